@@ -1,0 +1,1 @@
+"""Reports of the gate, one format a file."""

@@ -1,0 +1,1 @@
+"""Rules: pure functions over facts, one family a file."""

@@ -1,0 +1,1 @@
+"""Sizes, chooses, creates and tears down GPU machines for generative AI."""

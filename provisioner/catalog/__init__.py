@@ -1,0 +1,1 @@
+"""GPUs, instance types, offers and prices: dated, sourced facts."""

@@ -1,0 +1,1 @@
+"""Commands: they parse, call one function, render and exit."""

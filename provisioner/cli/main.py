@@ -1,0 +1,96 @@
+"""Entry point of ``gpuprov``: the command group, loaded one command at a time, and the one place where errors end."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from provisioner.cli import failure
+from provisioner.cli.settings import Settings, default_home
+
+COMMANDS = {
+    "check": "judge specs, plans, previews, states and Terraform plans by the policy rules",
+    "doctor": "say what is ready, what is not, and how to mend it",
+    "down": "end everything of a stack",
+    "init": "write a commented workload.yaml that plans as it is",
+    "models": "known models and their shapes",
+    "offers": "priced offers of the catalog",
+    "plan": "size a workload, rank offers and choose",
+    "preview": "show what `up` would change",
+    "prices": "prices of the catalog with their dates",
+    "refresh": "read a stack's real state from the cloud",
+    "sandbox": "drive the sandbox cloud",
+    "schema": "JSON Schema of workload.yaml",
+    "size": "memory footprint and throughput per GPU layout",
+    "start": "start a stopped stack",
+    "status": "what exists and what it costs",
+    "stop": "stop a stack's machine, keep its disks",
+    "unlock": "clear a stack's lock",
+    "up": "create or update a stack",
+}
+"""Command name -> one line of help; each lives in ``provisioner.cli.<name>`` as ``command``."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called: ``plan`` must not pay for ``up``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All command names, sorted."""
+        del ctx
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported now."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"provisioner.cli.{cmd_name}").command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"provisioner.cli.{cmd_name}.command is no click command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Command list from the table, without importing any command."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="GPUPROV_HOME",
+    help="State, sandbox and engine home.",
+)
+@click.option("--quiet", is_flag=True, help="Only results and errors.")
+@click.option("--no-color", is_flag=True, help="No colours (NO_COLOR does the same).")
+@click.version_option(package_name="gpuprov")
+@click.pass_context
+def group(ctx: click.Context, home: Path | None, *, quiet: bool, no_color: bool) -> None:
+    """Size, choose, create, check and tear down GPU machines for generative AI."""
+    ctx.obj = Settings(home=(home or default_home()).absolute(), quiet=quiet, color=not no_color)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run ``gpuprov``; never returns, exits with the contracted code."""
+    args = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(run(args))
+
+
+def run(args: list[str]) -> int:
+    """Exit code of one invocation; errors are printed here and nowhere else."""
+    try:
+        result: Any = group.main(args=args, prog_name="gpuprov", standalone_mode=False)
+    except BaseException as error:  # noqa: BLE001 - the one edge where everything becomes an exit code
+        return failure.report(error, as_json=failure.wants_json(args))
+    return result if isinstance(result, int) else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Global options and environment of one invocation."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from provisioner.errors import UsageError
+
+PROVIDERS = ("sandbox", "aws", "gcp")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the global options and the environment say."""
+
+    home: Path
+    quiet: bool = False
+    color: bool = True
+
+    @property
+    def use_color(self) -> bool:
+        """Colours only on a terminal that wants them."""
+        return self.color and not os.environ.get("NO_COLOR") and sys.stderr.isatty()
+
+
+def default_home() -> Path:
+    """The platform's user data folder for gpuprov (``GPUPROV_HOME`` and ``--home`` come before it)."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "gpuprov"
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "gpuprov"
+
+
+def default_cloud() -> str:
+    """``--cloud`` where it is not given: ``GPUPROV_CLOUD``, else ``sandbox``."""
+    cloud = os.environ.get("GPUPROV_CLOUD") or "sandbox"
+    if cloud not in PROVIDERS:
+        raise UsageError(f"GPUPROV_CLOUD is {cloud!r}", remedy=f"set it to one of {', '.join(PROVIDERS)}")
+    return cloud
+
+
+def current() -> Settings:
+    """Settings of the running command."""
+    settings = click.get_current_context().find_object(Settings)
+    if settings is None:
+        return Settings(home=default_home())
+    return settings
+
+
+def say(text: str) -> None:
+    """A line for people on standard error; JSON has standard output for itself."""
+    if not current().quiet:
+        click.echo(text, err=True)
+
+
+def warn(text: str) -> None:
+    """A warning for people on standard error, also with ``--quiet``."""
+    click.echo(f"warning: {text}", err=True)

@@ -1,0 +1,221 @@
+"""The one interface that a cloud implements, and the objects that pass through it.
+
+Foreign errors never pass: each cloud maps them to ``provisioner.errors`` by a table. What every method keeps:
+
+- ``create_*`` is idempotent by ``token``: the same token with the same bytes gives the same object, with other bytes
+  ``TokenMismatch``, after its instance was terminated ``TokenSpent``. Tags are part of the create call.
+- A list may lag behind a create (an object may be invisible for some seconds after it was made), and never shows terminated
+  instances older than the cloud keeps them. ``get_instance`` returns ``None`` where nothing is visible.
+- ``terminate_instance`` and ``delete_*`` of something that is gone succeed.
+- Zones are AWS zone ids and GCP zones; times are aware UTC; prices are not a cloud's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from provisioner.vocabulary import CapacityType
+
+
+class InstanceState(StrEnum):
+    """Power state as observed."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    TERMINATING = "terminating"
+    TERMINATED = "terminated"
+    INTERRUPTED = "interrupted"
+    """Taken back by the cloud (spot); gone, or stopped where the request was persistent."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Nothing of it bills any more."""
+        return self in (InstanceState.TERMINATED, InstanceState.INTERRUPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where and how an instance is asked for: one offer."""
+
+    cloud: str
+    region: str
+    zone: str | None
+    instance_type: str
+    capacity_type: CapacityType
+
+    @property
+    def key(self) -> str:
+        """Stable text, the same as an offer's key."""
+        return f"{self.cloud}/{self.region}/{self.zone or '*'}/{self.instance_type}/{self.capacity_type}"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRequest:
+    """Every byte of a create call. Equal requests are the same call."""
+
+    token: str
+    name: str
+    placement: Placement
+    image: str
+    root_volume_bytes: int
+    tags: Mapping[str, str]
+    user_data: str = ""
+    security_group: str | None = None
+    stop_on_shutdown: bool = False
+    """Shutdown from inside stops (``True``) or terminates (``False``) the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A machine as the cloud shows it now."""
+
+    id: str
+    name: str
+    placement: Placement
+    state: InstanceState
+    tags: Mapping[str, str]
+    image: str
+    created_at: datetime
+    private_ip: str | None = None
+    public_ip: str | None = None
+    volume_ids: tuple[str, ...] = ()
+    token: str | None = None
+    console: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRequest:
+    """A data disk to make in one zone."""
+
+    token: str
+    name: str
+    region: str
+    zone: str
+    size_bytes: int
+    tags: Mapping[str, str]
+    cloud: str
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A data disk as the cloud shows it now."""
+
+    id: str
+    name: str
+    cloud: str
+    region: str
+    zone: str
+    size_bytes: int
+    tags: Mapping[str, str]
+    created_at: datetime
+    attached_to: str | None = None
+    state: str = "available"
+
+
+@dataclass(frozen=True, slots=True)
+class BillableObject:
+    """Any object that bills or belongs to one that does, for ``status``, ``gc`` and ``reap`` (CONTRACTS section 5)."""
+
+    cloud: str
+    kind: str
+    """``instance``, ``volume``, ``security-group``, ``ip``."""
+    id: str
+    region: str
+    zone: str | None
+    state: str
+    tags: Mapping[str, str]
+    price_usd_per_hour: str | None
+    created_at: datetime
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+class Cloud(Protocol):
+    """A cloud account, or the sandbox. All calls block; each may raise any error of ``provisioner.errors``."""
+
+    @property
+    def provider(self) -> str:
+        """``sandbox``, ``aws`` or ``gcp``."""
+        ...
+
+    def now(self) -> datetime:
+        """The cloud's own clock (the sandbox's can be moved)."""
+        ...
+
+    def resolve_image(self, placement: Placement) -> str:
+        """The machine image for a placement. May change from day to day, so callers keep the answer."""
+        ...
+
+    def create_instance(self, request: InstanceRequest) -> Instance:
+        """Make a machine, or give the one that this token made.
+
+        Raises:
+            CapacityError, QuotaError: nothing was made; the next offer may do.
+            Ambiguous, Throttled: the same call again.
+            Rejected, CredentialsError: stop.
+            TokenMismatch, TokenSpent: see the module's head.
+        """
+        ...
+
+    def get_instance(self, placement: Placement, instance_id: str) -> Instance | None:
+        """The machine, or ``None`` where nothing is visible under this id."""
+        ...
+
+    def find_instances(self, tags: Mapping[str, str], placements: Sequence[Placement]) -> list[Instance]:
+        """Machines that carry all of ``tags`` in the regions of ``placements``, oldest first, terminated ones included while visible."""
+        ...
+
+    def start_instance(self, placement: Placement, instance_id: str) -> Instance:
+        """Start a stopped machine. ``CapacityError`` leaves it stopped and whole."""
+        ...
+
+    def stop_instance(self, placement: Placement, instance_id: str) -> Instance:
+        """Stop a running machine. ``Rejected`` where its market or disks do not allow a stop."""
+        ...
+
+    def terminate_instance(self, placement: Placement, instance_id: str) -> None:
+        """End a machine and its root disk."""
+        ...
+
+    def set_tags(self, placement: Placement, object_id: str, tags: Mapping[str, str]) -> None:
+        """Write tags (others stay)."""
+        ...
+
+    def create_volume(self, request: VolumeRequest) -> Volume:
+        """Make a data disk, or give the one that this token made."""
+        ...
+
+    def find_volumes(self, tags: Mapping[str, str], placements: Sequence[Placement]) -> list[Volume]:
+        """Data disks that carry all of ``tags`` in the regions of ``placements``, oldest first."""
+        ...
+
+    def attach_volume(self, placement: Placement, instance_id: str, volume_id: str) -> None:
+        """Attach a disk of the machine's zone; attached to this machine already is fine."""
+        ...
+
+    def grow_volume(self, placement: Placement, volume_id: str, size_bytes: int) -> Volume:
+        """Make a disk larger in place. ``Rejected`` for a smaller size."""
+        ...
+
+    def delete_volume(self, placement: Placement, volume_id: str) -> None:
+        """Delete a detached disk."""
+        ...
+
+    def ensure_security_group(
+        self, placement: Placement, tags: Mapping[str, str], cidrs: Sequence[str], ports: Sequence[int]
+    ) -> str:
+        """Id of the closed group with these tags in the region, made where there is none."""
+        ...
+
+    def delete_security_group(self, placement: Placement, group_id: str) -> None:
+        """Delete a group that nothing uses."""
+        ...
+
+    def list_objects(self) -> list[BillableObject]:
+        """Everything that carries one of our tags, over all regions."""
+        ...

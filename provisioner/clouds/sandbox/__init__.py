@@ -1,0 +1,1 @@
+"""The sandbox cloud: a pretend account in one SQLite file."""

@@ -1,0 +1,66 @@
+"""What is asked of a GPU, in sizing's own words: frozen inputs made from a workload by the planner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from provisioner.sizing.shapes import ModelShape
+from provisioner.vocabulary import (
+    Attention,
+    Engine,
+    KvDtype,
+    Optimizer,
+    Sharding,
+    TrainingMethod,
+    TrainingPrecision,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServingDemand:
+    """One serving copy of a language model.
+
+    ``weights`` is a word of ``WeightFormat`` or ``gguf-<type>``; ``auto`` = as published. ``engine_version`` ``None`` takes the
+    newest profile. ``context_tokens`` is input + output per request, ``concurrency`` the requests at once per replica.
+    """
+
+    model: ModelShape
+    weights: str
+    engine: Engine
+    engine_version: str | None
+    context_tokens: int
+    concurrency: int
+    kv_dtype: KvDtype = KvDtype.AUTO
+    gpu_memory_fraction: float | None = None
+    input_tokens: int = 1024
+    output_tokens: int = 256
+    adapters: int = 0
+    tensor_parallel: int | None = None
+    """Asked for in the spec; ``None`` = any."""
+    pipeline_parallel: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingDemand:
+    """A fine-tuning or pre-training of a language model. ``micro_batch`` counts sequences per GPU.
+
+    ``gradient_checkpointing`` is ``True``, ``False`` or ``"selective"``.
+    """
+
+    model: ModelShape
+    weights: str
+    method: TrainingMethod
+    precision: TrainingPrecision
+    optimizer: Optimizer
+    sequence_tokens: int
+    micro_batch: int
+    gradient_checkpointing: bool | str
+    attention: Attention | None
+    """``None``: flash where the GPU has it, else sdpa."""
+    lora_rank: int = 16
+    lora_targets: str | tuple[str, ...] = "all-linear"
+    sharding: Sharding = Sharding.AUTO
+
+
+Demand = ServingDemand | TrainingDemand
+"""Diffusion and audio demands join this union in modules of their own."""

@@ -1,0 +1,1 @@
+"""The workload spec: strict YAML with positions."""

@@ -1,0 +1,1 @@
+"""Pulumi: engine, provider plugin, program and deployment."""

@@ -1,0 +1,1 @@
+"""Find, fetch or build the Pulumi CLI."""

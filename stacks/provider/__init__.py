@@ -1,0 +1,1 @@
+"""The native provider plugin pulumi-resource-gpuprov."""
