@@ -1,0 +1,216 @@
+"""Texts of a spec that follow a rule of their own: names, addresses, model ids, weight formats, secrets, networks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.vocabulary import WeightFormat
+from provisioner.workload.kinds import Kind, Misfit, Text, as_scalar, show, surprise
+from provisioner.workload.nearest import nearest
+from provisioner.workload.quantities import EngineName
+from provisioner.workload.tree import Scalar
+
+NAME = Text(
+    "a name of small letters, digits and hyphens, starting with a letter",
+    "llama-70b-chat",
+    r"[a-z](?:[a-z0-9-]{0,39}[a-z0-9])?",
+    41,
+)
+MODEL_ID = Text("a model id", "meta-llama/Llama-3.1-8B-Instruct", r"[!-~](?:[ -~]*[!-~])?", 200)
+PLAIN_NAME = Text("a name without spaces", "g6.xlarge", r"[!-~]+", 256)
+GPU_NAME = Text("the name of a GPU", "L4", r"[A-Za-z0-9](?:[A-Za-z0-9 ._/-]*[A-Za-z0-9])?", 80)
+REGION = Text("the name of a region", "us-east-1", r"[a-z][a-z0-9-]*[a-z0-9]", 40)
+SOURCE = Text(
+    "an address that starts with hf://, s3:// or gs://",
+    "hf://meta-llama/Llama-3.1-8B-Instruct@main or s3://bucket/path",
+    r"(?:hf|s3|gs)://[A-Za-z0-9][!-~]*",
+    1024,
+)
+IMAGE = Text("a container image", "ghcr.io/team/serve@sha256:...", r"[a-z0-9][A-Za-z0-9./:@_-]*", 512)
+ARGUMENT = Text("one argument of a command", "--port=8000", r"(?s:[^\x00]*)", 32_768)
+VARIABLE = Text("the name of an environment variable", "HF_HOME", r"[A-Za-z_][A-Za-z0-9_]*", 256)
+TAG_KEY = Text(
+    "a tag key of letters, digits and _ . : / = + - @, not starting with gpuprov: or aws:",
+    "team",
+    r"(?!gpuprov:|aws:)[\w .:/=+@-]+",
+    128,
+)
+TAG_VALUE = Text("a tag value of letters, digits, spaces and _ . : / = + - @", "search", r"[\w .:/=+@-]*", 256)
+ENGINE = EngineName()
+
+GGUF_TYPES = tuple(
+    "F32 F16 BF16 Q8_0 Q6_K Q5_K_M Q5_K_S Q5_K Q5_1 Q5_0 Q4_K_M Q4_K_S Q4_K Q4_1 Q4_0 Q3_K_L Q3_K_M Q3_K_S Q3_K Q2_K_S Q2_K "
+    "IQ4_NL IQ4_XS IQ3_M IQ3_S IQ3_XS IQ3_XXS IQ2_M IQ2_S IQ2_XS IQ2_XXS IQ1_M IQ1_S TQ2_0 TQ1_0 MXFP4_MOE".split()
+)
+"""File types of llama.cpp. Source: the table of ``llama-quantize`` (tools/quantize/quantize.cpp of ggml-org/llama.cpp)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsWord(Kind):
+    """A weight format, or ``gguf-<type>``; GGUF types are written in capitals whatever the spec has."""
+
+    def read(self, value: object) -> str:
+        """The word."""
+        choices = ", ".join(WeightFormat)
+        remedy = f"write one of {choices}, or gguf- and a type such as gguf-Q4_K_M"
+        scalar = as_scalar(value, "a weight format", remedy)
+        if isinstance(scalar.value, str):
+            if scalar.value in tuple(WeightFormat):
+                return str(scalar.value)
+            if scalar.value[:5].lower() == "gguf-":
+                return self._gguf(scalar)
+        near = nearest(scalar.text, WeightFormat)
+        ahead = f"did you mean {near}? " if near else ""
+        raise Misfit(f"{show(scalar)} is not a weight format{surprise(scalar)}", f"{ahead}{remedy}")
+
+    def _gguf(self, scalar: Scalar) -> str:
+        kind = scalar.text[5:].upper()
+        if kind in GGUF_TYPES:
+            return f"gguf-{kind}"
+        near = nearest(kind, GGUF_TYPES)
+        ahead = f"did you mean gguf-{near}? " if near else ""
+        raise Misfit(f"{show(scalar)} names no GGUF type", f"{ahead}the types are {', '.join(GGUF_TYPES)}")
+
+    def schema(self) -> dict[str, Any]:
+        """A string with the formats; editors get GGUF types in capitals."""
+        return {
+            "anyOf": [{"enum": [str(word) for word in WeightFormat]}, {"enum": [f"gguf-{kind}" for kind in GGUF_TYPES]}]
+        }
+
+
+WEIGHTS = WeightsWord()
+
+
+@dataclass(frozen=True, slots=True)
+class Cidr(Kind):
+    """An IPv4 or IPv6 network."""
+
+    def read(self, value: object) -> str:
+        """The network in its usual spelling."""
+        import ipaddress
+
+        remedy = "write a network such as 203.0.113.7/32"
+        scalar = as_scalar(value, "a network", remedy)
+        address, slash, _ = scalar.text.partition("/")
+        try:
+            network = ipaddress.ip_network(scalar.text.strip(), strict=False)
+        except ValueError:
+            raise Misfit(f"{show(scalar)} is not a network{surprise(scalar)}", remedy) from None
+        if not slash:
+            raise Misfit(f"{show(scalar)} has no prefix length", f"write {network} for this one address")
+        if str(network.network_address) != str(ipaddress.ip_address(address.strip())):
+            raise Misfit(
+                f"{show(scalar)} names an address inside a network",
+                f"write {network}, or {address}/{network.max_prefixlen}",
+            )
+        return str(network)
+
+    def schema(self) -> dict[str, Any]:
+        """A string with an address and a prefix length."""
+        return {"type": "string", "pattern": r"^[0-9A-Fa-f:.]+/\d{1,3}$", "examples": ["203.0.113.7/32"]}
+
+
+CIDR = Cidr()
+
+SECRET_STORES = ("aws-secretsmanager", "gcp-secretmanager")
+
+
+@dataclass(frozen=True, slots=True)
+class SecretReference:
+    """Where a secret is kept; the value itself never stands in a spec."""
+
+    store: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.store}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentValue(Kind):
+    """A text, or ``{secret: store:name}``."""
+
+    def read(self, value: object) -> str | SecretReference:
+        """The text, or the reference."""
+        if not isinstance(value, Mapping):
+            return str(ARGUMENT.read(value))
+        if set(value) != {"secret"}:
+            unknown = next((str(key) for key in value if key != "secret"), None)
+            what = f"unknown key {unknown}" if unknown else "the mapping is empty"
+            raise Misfit(what, "write {secret: aws-secretsmanager:name}", (unknown,) if unknown else ())
+        choices = " or ".join(f"{store}:name" for store in SECRET_STORES)
+        try:
+            scalar = as_scalar(value["secret"], "a reference to a secret", f"write {choices}")
+            store, colon, name = scalar.text.partition(":")
+            if store not in SECRET_STORES:
+                near = nearest(store, SECRET_STORES)
+                ahead = f"did you mean {near}:{name}? Write " if near else "write "
+                raise Misfit(f"{show(scalar)} names no store of secrets", f"{ahead}{choices}")
+            if not colon or not re.fullmatch(r"[!-~]{1,512}", name):
+                raise Misfit(f"{show(scalar)} names no secret", f"write {store}: and the secret's name")
+        except Misfit as misfit:
+            raise Misfit(misfit.message, misfit.remedy, ("secret",)) from None
+        return SecretReference(store, name)
+
+    def write(self, value: str | SecretReference) -> Any:
+        """The text, or the mapping."""
+        return {"secret": str(value)} if isinstance(value, SecretReference) else value
+
+    def schema(self) -> dict[str, Any]:
+        """Either."""
+        stores = "|".join(SECRET_STORES)
+        secret = {"type": "string", "pattern": rf"^(?:{stores}):[!-~]+$"}
+        mapping = {
+            "type": "object",
+            "properties": {"secret": secret},
+            "required": ["secret"],
+            "additionalProperties": False,
+        }
+        return {"anyOf": [{"type": "string"}, mapping]}
+
+
+ENVIRONMENT_VALUE = EnvironmentValue()
+
+
+@dataclass(frozen=True, slots=True)
+class JsonObject(Kind):
+    """A mapping whose keys another part of gpuprov judges."""
+
+    path_allowed: bool = False
+
+    def read(self, value: object) -> dict[str, Any]:
+        """The mapping as plain JSON values."""
+        if not isinstance(value, Mapping) or not value:
+            raise Misfit(
+                f"a mapping is wanted here, not {show(value) if value != {} else 'an empty one'}",
+                "write its keys below it",
+            )
+        found = _plain(value)
+        try:
+            json.dumps(found, allow_nan=False)
+        except ValueError:
+            raise Misfit("the mapping holds a number that is not finite", "write finite numbers") from None
+        return dict(found)
+
+    def schema(self) -> dict[str, Any]:
+        """An object, or the path of one."""
+        mapping: dict[str, Any] = {"type": "object", "minProperties": 1}
+        return {"anyOf": [{"type": "string", "minLength": 1}, mapping]} if self.path_allowed else mapping
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Scalar):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+JSON_OBJECT = JsonObject()
+CONFIG = JsonObject(path_allowed=True)

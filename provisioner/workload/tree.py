@@ -1,0 +1,139 @@
+"""A document as nodes that remember how and where each value was written; what every reader of the spec starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Mark = tuple[int, int]
+"""Line and column, both counted from 1."""
+
+SCALAR_DIGITS_MAX = 30
+"""Digits beyond which a number stays text: no key of the spec needs more, and Python refuses to convert thousands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One value as written.
+
+    ``value`` is what YAML 1.2 core makes of ``text``; ``plain`` says that it stood without quotes, so that ``"8"`` and ``8``
+    can be told apart. ``mark`` is ``None`` in a document that came from no file.
+    """
+
+    text: str
+    value: None | bool | int | float | str
+    plain: bool = True
+    mark: Mark | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A mapping: ``keys`` holds each key's own scalar, ``values`` what stands behind it, both in the order written."""
+
+    keys: dict[str, Scalar] = field(default_factory=dict)
+    values: dict[str, Node] = field(default_factory=dict)
+    mark: Mark | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list."""
+
+    items: tuple[Node, ...] = ()
+    mark: Mark | None = None
+
+
+Node = Scalar | Branch | Items
+Path = tuple[str | int, ...]
+"""Keys and list indices from the top of a document."""
+
+
+def dotted(path: Path) -> str:
+    """A path as people write it: ``placement.gpus[0]``."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def node_at(root: Node, path: Path) -> Node | None:
+    """The node at a path, or ``None`` where the document has none."""
+    node: Node | None = root
+    for step in path:
+        if isinstance(node, Branch) and isinstance(step, str):
+            node = node.values.get(step)
+        elif isinstance(node, Items) and isinstance(step, int) and 0 <= step < len(node.items):
+            node = node.items[step]
+        else:
+            return None
+    return node
+
+
+def mark_of(root: Node, path: Path) -> Mark | None:
+    """Where to look for a path: the value of a scalar or list item, the key of a mapping or list, else the nearest parent."""
+    for length in range(len(path), 0, -1):
+        node = node_at(root, path[:length])
+        if node is None:
+            continue
+        last = path[length - 1]
+        parent = node_at(root, path[: length - 1])
+        if (
+            isinstance(parent, Branch)
+            and isinstance(last, str)
+            and (length < len(path) or not isinstance(node, Scalar))
+        ):
+            return parent.keys[last].mark
+        return node.mark
+    return root.mark
+
+
+def key_mark(root: Node, path: Path) -> Mark | None:
+    """Where the key of a path stands, or what ``mark_of`` says where it has none."""
+    parent = node_at(root, path[:-1])
+    if path and isinstance(parent, Branch) and path[-1] in parent.keys:
+        return parent.keys[str(path[-1])].mark
+    return mark_of(root, path)
+
+
+def written_keys(root: Node) -> Iterator[Path]:
+    """Paths of all keys that the document holds, parents before children."""
+    waiting: list[tuple[Path, Node]] = [((), root)]
+    while waiting:
+        path, node = waiting.pop(0)
+        if isinstance(node, Branch):
+            for key, value in node.values.items():
+                yield (*path, key)
+                waiting.append(((*path, key), value))
+        elif isinstance(node, Items):
+            waiting.extend(((*path, index), item) for index, item in enumerate(node.items))
+
+
+def as_input(node: Node) -> Any:
+    """The node as dictionaries and lists whose leaves are still ``Scalar``."""
+    if isinstance(node, Branch):
+        return {key: as_input(value) for key, value in node.values.items()}
+    if isinstance(node, Items):
+        return [as_input(item) for item in node.items]
+    return node
+
+
+def from_python(value: Any) -> Node:
+    """The node of a JSON-able value; whole floats count as integers, since protobuf knows no others.
+
+    Raises:
+        TypeError: something that JSON has no word for.
+    """
+    if isinstance(value, Mapping):
+        values = {str(key): from_python(item) for key, item in value.items()}
+        return Branch({key: Scalar(key, key) for key in values}, values)
+    if isinstance(value, (list, tuple)):
+        return Items(tuple(from_python(item) for item in value))
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        text = (
+            {None: "null", True: "true", False: "false"}.get(value) if isinstance(value, (bool, type(None))) else None
+        )
+        return Scalar(str(value) if text is None else text, value, plain=not isinstance(value, str))
+    raise TypeError(f"{type(value).__name__} is no JSON value")
