@@ -1,0 +1,74 @@
+# `make demo` shows the main job, `make test` proves it; both set everything up first.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+COUNT ?= 50
+
+.PHONY: help setup engine yaml-language demo test check format golden wheel pins clean \
+        proof-kill proof-sizing proof-throughput bench
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+engine: $(VENV)/.installed
+	@$(BIN)/gpuprov doctor --get-engine
+
+yaml-language: $(VENV)/.installed
+	@$(BIN)/python -m stacks.engine yaml-language
+
+setup: engine ## virtual environment, the three commands, the engine
+	@echo "ready: $(BIN)/gpuprov"
+
+demo: setup ## the main job on the sandbox cloud
+	$(BIN)/gpuprov up examples/llama-3.1-8b-chat/workload.yaml --yes --cloud sandbox
+	$(BIN)/gpuprov status llama-3-1-8b-chat
+
+test: $(VENV)/.installed-dev engine yaml-language ## everything that CI runs
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(VENV)/.installed-dev ## linters, types, import layers, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(MAKE) test
+
+format: $(VENV)/.installed-dev ## rewrite the formatting
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+golden: $(VENV)/.installed-dev ## renew the expected plans of examples/ after a meant change
+	GPUPROV_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/examples -q
+
+wheel: $(VENV)/.installed ## dist/*.whl with the three packages
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+pins: $(VENV)/.installed-dev ## renew constraints.txt from what is installed
+	@head -1 constraints.txt > constraints.new
+	@$(BIN)/python -m pip freeze --exclude-editable >> constraints.new && mv constraints.new constraints.txt
+
+proof-kill: $(VENV)/.installed-dev engine ## SIGKILL `up` COUNT times; nothing may be doubled or left
+	$(BIN)/python -m tests.proofs.kill --count $(COUNT) --out docs/proofs/kill.md
+
+proof-sizing: $(VENV)/.installed-dev ## the memory verdict against published measurements
+	$(BIN)/python -m tests.proofs.sizing --out docs/proofs/sizing.md
+
+proof-throughput: $(VENV)/.installed-dev ## predicted rates against published measurements
+	$(BIN)/python -m tests.proofs.throughput --out docs/proofs/throughput.md
+
+bench: $(VENV)/.installed-dev engine ## speed, as ratios
+	$(BIN)/python -m benchmarks.plan_speed
+	$(BIN)/python -m benchmarks.up_overhead
+
+clean: ## remove what setup and builds made in this folder (the engine's cache stays)
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
