@@ -1,1 +1,1 @@
-"""Measurements of accuracy and speed; speed as ratios against a floor measured in the same run."""
+"""Measurements of the project's own claims, and the tools that make its bundled data."""

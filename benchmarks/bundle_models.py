@@ -1,0 +1,147 @@
+"""Make the bundled model index from a folder of config.json files.
+
+Usage: ``python -m benchmarks.bundle_models MODELS_DIR``, where MODELS_DIR holds ``index.csv``, ``ALIASES.json`` and one folder
+with a config.json per model. Writes ``provisioner/sizing/data/models.jsonl`` (one model a line) and ``models.index.json``
+(name in lower case -> byte offset and length of its line), so that finding one model parses one line.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from provisioner.sizing.families.fields import Fields
+from provisioner.sizing.families.registry import read_shape
+from provisioner.sizing.models import DATA
+from provisioner.sizing.quantisation import condense
+
+IGNORED_KEYS = re.compile(
+    r"token|dropout|initializer|transformers_version|auto_map|_name_or_path|use_cache|torchscript|rope|summary|"
+    r"time_step|_eps|epsilon|image_grid|placeholder|vision_feature|process_image|return_dict|output_scores|rescale|"
+    r"softmax|activation|_act$|swiglu|hidden_act|bos_|eos_|pad_|scoring|topk_group|n_group$|norm_topk|embd_pdrop"
+)
+KEPT_DESPITE_PATTERN = re.compile(r"head_dim|experts_per_token|num_experts|multi_query|image_token_index$|qk_rope")
+"""Dimensions whose names match a word of ``IGNORED_KEYS``."""
+
+NVFP4_SECTION = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+FP8_SECTION = {"quant_method": "modelopt", "quant_algo": "FP8"}
+NAMED_FORMATS = (
+    (re.compile(r"dequantized|fp16$", re.IGNORECASE), None),
+    (re.compile(r"awq", re.IGNORECASE), "int4-awq"),
+    (re.compile(r"gptq-int8|-int8$", re.IGNORECASE), "int8-gptq"),
+    (re.compile(r"gptq|-int4$|autoround", re.IGNORECASE), "int4-gptq"),
+    (re.compile(r"bnb-4bit", re.IGNORECASE), "nf4-double"),
+    (re.compile(r"nvfp4", re.IGNORECASE), "nvfp4"),
+    (re.compile(r"w8a8", re.IGNORECASE), "int8"),
+    (re.compile(r"fp8-block", re.IGNORECASE), "fp8-block"),
+    (re.compile(r"fp8", re.IGNORECASE), "fp8"),
+)
+"""What the name of a quantised checkpoint says about its format; the first match counts."""
+
+GEMMA3_VISION = {
+    "hidden_size": 1152,
+    "intermediate_size": 4304,
+    "num_hidden_layers": 27,
+    "patch_size": 14,
+    "image_size": 896,
+}
+"""SigLIP tower of Gemma 3 from 4B on; the source configs hold the language model alone (published config.json)."""
+
+
+def trim(value: Any) -> Any:
+    """A config without keys that no reader looks at."""
+    if isinstance(value, dict):
+        return {
+            key: trim(item)
+            for key, item in value.items()
+            if item is not None and (not IGNORED_KEYS.search(key) or KEPT_DESPITE_PATTERN.search(key))
+        }
+    return value
+
+
+def record(row: dict[str, str], config: dict[str, Any], aliases: Iterable[str]) -> dict[str, Any]:
+    """One line of the index."""
+    stated = config.get("quantization_config") or (config.get("text_config") or {}).get("quantization_config")
+    if not stated and row["quantisation"].startswith("not_in_config"):
+        config["quantization_config"] = NVFP4_SECTION if row["quantisation"].endswith("nvfp4") else FP8_SECTION
+    if "vision tower" in row["params_scope"] and row["model_type"] == "gemma3_text":
+        config = {"model_type": "gemma3", "text_config": config, "vision_config": GEMMA3_VISION}
+    shape = read_shape(Fields(config, row["id"]))
+    quantisation = condense(config, is_moe=shape.is_moe, is_latent=any(k.mixer.kind == "latent" for k in shape.kinds))
+    small = trim({key: item for key, item in config.items() if key != "quantization_config"})
+    if isinstance(small.get("text_config"), dict):
+        small["text_config"].pop("quantization_config", None)
+    small.pop("dtype", None)
+    small["torch_dtype"] = row["weights_dtype"]
+    if quantisation:
+        small["quantization_config"] = quantisation
+    return {
+        "id": row["id"],
+        "config": small,
+        "aliases": sorted(set(aliases)),
+        "params_published": int(row["params_total"]),
+        "source": row["source"],
+        "as_of": row["as_of"],
+    }
+
+
+def alias_format(name: str) -> dict[str, Any] | None:
+    """Quantisation that the name of a quantised alias states; an empty mapping where it says none."""
+    for pattern, weight_format in NAMED_FORMATS:
+        if pattern.search(name):
+            return {} if weight_format is None else {"format": weight_format}
+    return None
+
+
+def read_aliases(folder: Path) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Alias -> (id, quantisation of its own); names that no person would type are left out."""
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for name, target in json.loads((folder / "ALIASES.json").read_text()).items():
+        relation = target["relation"]
+        if relation == "inferred" or name == target["id"] or "/" not in name:
+            continue
+        own = {} if relation in ("same", "same_shape") else (alias_format(name) or {"format": "unknown"})
+        if (
+            relation == "other_quantisation"
+            and own == {"format": "unknown"}
+            and not re.search("quant", name, re.IGNORECASE)
+        ):
+            own = {"format": "none"}
+        found[name] = (target["id"], own)
+    return found
+
+
+def main(folder: Path) -> None:
+    """Write both files."""
+    rows = list(csv.DictReader((folder / "index.csv").open()))
+    aliases = read_aliases(folder)
+    ids = {row["id"].lower() for row in rows}
+    names: dict[str, list[Any]] = {}
+    offset = 0
+    with (DATA / "models.jsonl").open("wb") as out:
+        for row in rows:
+            config = json.loads((folder / row["folder"] / "config.json").read_text())
+            stated = [name for name in row["alias_ids"].split(";") if "/" in name and "(" not in name]
+            own = {name: quantised for name, (target, quantised) in aliases.items() if target == row["id"]}
+            if "/Meta-Llama-3" in row["id"]:
+                stated.append(row["id"].replace("/Meta-Llama-3", "/Llama-3"))
+            line = json.dumps(record(row, config, [*stated, *own]), separators=(",", ":")).encode() + b"\n"
+            out.write(line)
+            for name in (row["id"], *stated, *own):
+                key = name.lower()
+                if name != row["id"] and key in ids:
+                    continue
+                entry = [offset, len(line)]
+                names.setdefault(key, [*entry, own[name]["format"]] if own.get(name) else entry)
+            offset += len(line)
+    (DATA / "models.index.json").write_text(json.dumps(dict(sorted(names.items())), separators=(",", ":")) + "\n")
+    print(f"{len(rows)} models, {len(names)} names, {offset:,} bytes")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""Model families: each reads its own config fields into a shape."""

@@ -1,0 +1,184 @@
+"""Finding a model's shape: in the bundled index by id or alias, in a config.json, or from explicit dimensions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from provisioner.errors import UsageError
+from provisioner.sizing.families.fields import Fields
+from provisioner.sizing.families.registry import read_shape
+from provisioner.sizing.quantisation import LINEAR_PARTS, Quantisation
+from provisioner.sizing.shapes import ModelShape
+
+DATA = Path(__file__).parent / "data"
+NEAREST = 4
+"""How many ids an unknown one is answered with."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """A bundled model as ``gpuprov models`` lists it."""
+
+    id: str
+    family: str
+    modality: str
+    params_total: int
+    params_active: int
+    max_context_tokens: int | None
+    weights_dtype: str
+    quantisation: str
+    aliases: tuple[str, ...]
+    source: str
+    as_of: str
+
+
+@cache
+def _names() -> dict[str, list[Any]]:
+    """Lower-case name -> offset, length and own weight format of the line that describes the model."""
+    names: dict[str, list[Any]] = json.loads((DATA / "models.index.json").read_bytes())
+    return names
+
+
+def _line(offset: int, length: int) -> dict[str, Any]:
+    with (DATA / "models.jsonl").open("rb") as file:
+        file.seek(offset)
+        record: dict[str, Any] = json.loads(file.read(length))
+    return record
+
+
+@cache
+def find_model(model_id: str) -> ModelShape:
+    """Shape of a bundled model by id or alias, whatever the case; a name without its organisation works where it is unique.
+
+    Raises:
+        UsageError: no such model; the nearest ids are named.
+    """
+    entry = _entry(model_id)
+    record = _line(entry[0], entry[1])
+    shape = shape_from_config(record["config"], record["id"])
+    if len(entry) > 2:
+        shape = _requantised(shape, str(entry[2]))
+    return shape
+
+
+def _entry(model_id: str) -> list[Any]:
+    names = _names()
+    key = model_id.strip().lower()
+    entry = names.get(key)
+    if entry is None and "/" not in key:
+        endings = {tuple(value): value for name, value in names.items() if name.partition("/")[2] == key}
+        if len({value[0] for value in endings.values()}) == 1:
+            entry = next(iter(endings.values()))
+    if entry is None:
+        raise unknown_model(model_id, names)
+    return entry
+
+
+def unknown_model(model_id: str, names: Iterable[str]) -> UsageError:
+    """The answer to an id that is not bundled: the nearest ones and the other ways."""
+    from difflib import get_close_matches
+
+    key = model_id.strip().lower()
+    by_ending = {name.partition("/")[2]: name for name in names}
+    near = get_close_matches(key, list(names), NEAREST, 0.6)
+    near += [by_ending[end] for end in get_close_matches(key.rpartition("/")[2], list(by_ending), NEAREST, 0.6)]
+    shown = list(dict.fromkeys(near))[:NEAREST]
+    hint = f"did you mean {', '.join(shown)}? " if shown else ""
+    return UsageError(
+        f"model {model_id!r} is not in the bundled index",
+        remedy=f"{hint}`gpuprov models` lists all; or give model.config (a config.json) or model.shape",
+    )
+
+
+def _requantised(shape: ModelShape, weight_format: str) -> ModelShape:
+    """A checkpoint of the same shape that is published in another format."""
+    if weight_format == "none":
+        return replace(shape, quantisation=None)
+    formats = tuple(sorted((part, weight_format) for part in LINEAR_PARTS))
+    return replace(shape, quantisation=Quantisation(weight_format, formats))
+
+
+def shape_from_config(config: Mapping[str, Any], model_id: str) -> ModelShape:
+    """Shape from the content of a config.json.
+
+    Raises:
+        UsageError: the model type is not modelled, or fields are missing or contradict each other; each is named.
+    """
+    if not isinstance(config, Mapping):
+        raise UsageError(f"{model_id}: a model config is a mapping of fields, not {type(config).__name__}")
+    return read_shape(Fields(config, model_id))
+
+
+DIMENSIONS = {
+    "layers": "num_hidden_layers",
+    "hidden_size": "hidden_size",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+    "intermediate_size": "intermediate_size",
+    "vocab_size": "vocab_size",
+    "max_context_tokens": "max_position_embeddings",
+    "sliding_window": "sliding_window",
+    "tied_embeddings": "tie_word_embeddings",
+    "attention_bias": "attention_bias",
+    "experts": "num_experts",
+    "experts_per_token": "num_experts_per_tok",
+    "expert_intermediate_size": "moe_intermediate_size",
+    "shared_expert_intermediate_size": "shared_expert_intermediate_size",
+    "dense_layers": "first_k_dense_replace",
+    "weights_dtype": "torch_dtype",
+}
+"""Keys of ``model.shape`` -> config fields; the fields' own names work as well."""
+
+
+def shape_from_dimensions(dimensions: Mapping[str, Any], model_id: str = "model.shape") -> ModelShape:
+    """Shape of a Llama-like model (dense or routed) from explicit dimensions.
+
+    Raises:
+        UsageError: a key is not known, or a needed dimension is missing; each is named.
+    """
+    if "model_type" in dimensions:
+        return shape_from_config(dimensions, model_id)
+    fields = set(DIMENSIONS.values())
+    unknown = [key for key in dimensions if key not in DIMENSIONS and key not in fields]
+    if unknown:
+        raise UsageError(
+            f"{model_id}: {', '.join(map(repr, unknown))} is no dimension",
+            remedy=f"dimensions are {', '.join(DIMENSIONS)}",
+        )
+    needed = ("layers", "hidden_size", "heads", "intermediate_size", "vocab_size")
+    missing = [key for key in needed if key not in dimensions and DIMENSIONS[key] not in dimensions]
+    if missing:
+        raise UsageError(f"{model_id}: {', '.join(missing)} missing", remedy="state all of " + ", ".join(needed))
+    config = {DIMENSIONS.get(key, key): value for key, value in dimensions.items()}
+    words = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+    config["torch_dtype"] = words.get(str(config.get("torch_dtype")), config.get("torch_dtype", "bfloat16"))
+    return shape_from_config({**config, "model_type": "llama"}, model_id)
+
+
+def known_models() -> tuple[KnownModel, ...]:
+    """All bundled models by id."""
+    records = [json.loads(line) for line in (DATA / "models.jsonl").read_bytes().splitlines()]
+    return tuple(_known(record) for record in sorted(records, key=lambda record: str(record["id"]).lower()))
+
+
+def _known(record: Mapping[str, Any]) -> KnownModel:
+    shape = shape_from_config(record["config"], record["id"])
+    return KnownModel(
+        id=shape.id,
+        family=shape.family,
+        modality=shape.modality,
+        params_total=shape.params_total,
+        params_active=shape.params_active,
+        max_context_tokens=shape.max_context_tokens,
+        weights_dtype=shape.weights_dtype,
+        quantisation=shape.quantisation.method if shape.quantisation else "none",
+        aliases=tuple(record["aliases"]),
+        source=record["source"],
+        as_of=record["as_of"],
+    )
