@@ -8,7 +8,7 @@ between keys and the defaults that depend on the task.
 
 from datetime import timedelta
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -459,7 +459,7 @@ class Workload(SpecPart):
     """Tags on everything that bills."""
 
     @classmethod
-    def from_document(cls, document: dict[str, Any]) -> Self:
+    def from_document(cls, document: dict[str, Any]) -> "Workload":
         """The workload of a JSON document, as ``to_document`` writes it or as a spec file would hold it.
 
         Raises:
@@ -467,7 +467,7 @@ class Workload(SpecPart):
         """
         from provisioner.workload.reading import workload_from_document
 
-        return workload_from_document(cls, document)
+        return workload_from_document(document)
 
     def to_document(self) -> dict[str, Any]:
         """The normalised spec as JSON-able values: every default filled in, absent keys left out, one spelling per value."""

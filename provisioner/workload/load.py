@@ -1,0 +1,133 @@
+"""Reads a spec file: bytes, YAML, workload; every failure is one ``SpecError`` with file, line and column."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from provisioner.errors import Position, SpecError
+from provisioner.workload.pending import pending_warnings
+from provisioner.workload.reading import read_workload
+from provisioner.workload.spec import Workload
+from provisioner.workload.tree import Branch, Mark, Node, Scalar, dotted, from_python, mark_of, node_at, written_keys
+from provisioner.workload.yaml_tree import YamlFault, read_yaml
+
+SIZE_BYTES_MAX = 2**20
+"""Largest spec, and largest config.json, that is read: real ones have a few kilobytes."""
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
+_WIDE_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A spec as read. ``warnings`` name the keys whose feature is not built yet."""
+
+    path: Path
+    workload: Workload
+    warnings: tuple[str, ...]
+    root: Node = field(repr=False)
+
+    def position(self, dotted_key: str) -> Position:
+        """Where a key such as ``placement.gpus[0]`` stands in the file, or its nearest existing parent."""
+        path = tuple(int(step[1]) if step[1] else step[2] for step in _STEP.finditer(dotted_key))
+        line, column = mark_of(self.root, path) or (1, 1)
+        return Position(str(self.path), line, column)
+
+
+def load(path: Path) -> Loaded:
+    """The workload of a spec file.
+
+    Raises:
+        SpecError: the file cannot be read, or is no valid spec.
+    """
+    return parse(_read_bytes(path, str(path)), path)
+
+
+def parse(content: bytes, path: Path) -> Loaded:
+    """The workload of a spec file's content; ``path`` names it in errors and is where relative paths start.
+
+    Raises:
+        SpecError: the content is no valid spec.
+    """
+    file = str(path)
+    text = _decode(content, file)
+    try:
+        root = read_yaml(text)
+    except YamlFault as fault:
+        raise _error(fault.message, fault.remedy, file, fault.mark) from None
+    root = _with_config(root, path)
+    workload = read_workload(root, file)
+    written = frozenset(dotted(key) for key in written_keys(root))
+    return Loaded(path, workload, pending_warnings(written), root)
+
+
+def _error(message: str, remedy: str, file: str, mark: Mark | None) -> SpecError:
+    return SpecError(message, where=Position(file, *(mark or (1, 1))), remedy=remedy)
+
+
+def _read_bytes(path: Path, where: Position | str) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(SIZE_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise SpecError(f"cannot read {path}: {reason}", where=where, remedy="name a file that can be read") from None
+    if len(content) > SIZE_BYTES_MAX:
+        raise SpecError(
+            f"{path} is larger than {SIZE_BYTES_MAX // 2**20} MiB", where=where, remedy="is it the right file?"
+        )
+    return content
+
+
+def _decode(content: bytes, file: str) -> str:
+    """The text of UTF-8 content, without a byte order mark, free of control characters."""
+    wide = _WIDE_MARKS.get(content[:2])
+    if wide:
+        raise _error(f"the file is {wide}, not UTF-8", "save it as UTF-8", file, (1, 1))
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start].decode("utf-8", errors="replace")
+        byte = content[error.start]
+        raise _error(
+            f"the file is not UTF-8: byte 0x{byte:02x}", "save it as UTF-8", file, _mark_after(before)
+        ) from None
+    if found := _UNPRINTABLE.search(text):
+        mark = _mark_after(text[: found.start()])
+        raise _error(f"control character U+{ord(found[0]):04X} in the file", "remove it", file, mark)
+    return text
+
+
+def _mark_after(before: str) -> Mark:
+    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+
+
+def _with_config(root: Node, spec_path: Path) -> Node:
+    """The nodes with ``model.config`` replaced by the content of the file that it names."""
+    written = node_at(root, ("model", "config"))
+    if not isinstance(written, Scalar) or not isinstance(written.value, str) or not written.value:
+        return root
+    where = Position(str(spec_path), *(written.mark or (1, 1)))
+    path = spec_path.parent / written.value
+    try:
+        path = path / "config.json" if path.is_dir() else path
+    except ValueError:
+        raise SpecError("model.config is no path", where=where, remedy="write a path such as ./config.json") from None
+    content = _read_bytes(path, where)
+    try:
+        config = from_python(json.loads(content))
+    except (ValueError, RecursionError) as error:
+        remedy = "name a model's config.json"
+        raise SpecError(f"model.config: {path} is not JSON: {error}", where=where, remedy=remedy) from None
+    if not isinstance(config, Branch):
+        raise SpecError(f"model.config: {path} holds no JSON object", where=where, remedy="name a model's config.json")
+    model = node_at(root, ("model",))
+    if not isinstance(root, Branch) or not isinstance(model, Branch):
+        return root
+    config = replace(config, mark=written.mark)
+    changed = replace(model, values={**model.values, "config": config})
+    return replace(root, values={**root.values, "model": changed})

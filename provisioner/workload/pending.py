@@ -1,0 +1,40 @@
+"""Keys of the contract that are read and kept but not acted on yet; a later step that builds one deletes its line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+PENDING: Mapping[str, str] = MappingProxyType(
+    {
+        "model.source": "fetching weights on the machine",
+        "model.adapters": "adapters in memory and on the machine",
+        "inference.targets": "sizing by latency and rate",
+        "inference.inputs": "sizing of multimodal requests",
+        "inference.image": "sizing of diffusion models",
+        "inference.video": "sizing of video models",
+        "inference.audio": "sizing of audio models",
+        "inference.offload": "sizing of diffusion models",
+        "training.image": "sizing of diffusion models",
+        "training.video": "sizing of video models",
+        "training.audio": "sizing of audio models",
+        "training.checkpoint.hook": "the watcher on the machine",
+        "storage.shared": "shared file systems",
+        "lifecycle.max_spend": "the watcher on the machine",
+        "lifecycle.lease": "the watcher on the machine",
+        "lifecycle.keep_failed": "the watcher on the machine",
+        "run": "starting the workload on the machine",
+        "aws": "the AWS cloud",
+        "gcp": "the Google cloud",
+    }
+)
+"""Dotted key -> what will act on it. Keys below one of these are covered by it."""
+
+
+def pending_warnings(written: frozenset[str]) -> tuple[str, ...]:
+    """One warning per written key whose feature is not built yet, in the order of the table."""
+    return tuple(
+        f"{key} is accepted but has no effect yet: it comes with {what}"
+        for key, what in PENDING.items()
+        if key in written
+    )
