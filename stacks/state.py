@@ -1,0 +1,179 @@
+"""A stack's state as the backend keeps it, read without the engine where it is a file.
+
+``status`` and the stickiness of a plan need a handful of values, not an engine start (half a second each).
+Secret values stay sealed: they read as ``[secret]``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from provisioner.errors import CloudError
+
+PROJECT = "gpuprov"
+LAUNCH = "gpuprov:index:Launch"
+GPU_INSTANCE = "gpuprov:index:GpuInstance"
+VOLUME = "gpuprov:index:Volume"
+PROVIDER = "pulumi:providers:gpuprov"
+STACK = "pulumi:pulumi:Stack"
+
+SECRET = "[secret]"  # noqa: S105 - what people see instead of one
+_SIGNATURE = "4dabf18193072939515e22adb298388d"
+"""Key by which Pulumi marks an object of the state that is not plain data (secret, asset, reference).
+
+Source: pulumi/pulumi sdk/go/common/resource/sig.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceState:
+    """One resource as the state holds it."""
+
+    urn: str
+    type: str
+    id: str | None
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+    init_errors: tuple[str, ...] = ()
+    """Why it is not whole: a create or update that failed half-way."""
+    is_doomed: bool = False
+    """An old copy that waits for its deletion (a replacement stands in its place)."""
+
+    @property
+    def name(self) -> str:
+        """The logical name: the last part of the URN."""
+        return self.urn.rpartition("::")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingOperation:
+    """A step that an engine began and did not finish; ``creating`` ones may have made something."""
+
+    kind: str
+    resource: ResourceState
+
+
+@dataclass(frozen=True, slots=True)
+class StackState:
+    """All resources of a stack, and what was cut off in the middle."""
+
+    name: str
+    resources: tuple[ResourceState, ...] = ()
+    pending: tuple[PendingOperation, ...] = ()
+
+    def of_type(self, resource_type: str) -> Iterator[ResourceState]:
+        """Resources of a type that are not on their way out."""
+        return (r for r in self.resources if r.type == resource_type and not r.is_doomed)
+
+    @property
+    def launch(self) -> ResourceState | None:
+        """The launch: stack-id, generation, times, image."""
+        return next(self.of_type(LAUNCH), None)
+
+    @property
+    def instance(self) -> ResourceState | None:
+        """The machine."""
+        return next(self.of_type(GPU_INSTANCE), None)
+
+    @property
+    def volumes(self) -> tuple[ResourceState, ...]:
+        """The data disks."""
+        return tuple(self.of_type(VOLUME))
+
+    @property
+    def own(self) -> tuple[ResourceState, ...]:
+        """Resources of our plugin, those on their way out included."""
+        return tuple(r for r in self.resources if r.type.startswith("gpuprov:index:"))
+
+    @property
+    def stack_id(self) -> str | None:
+        """The random identity in tags and tokens, as the launch (or a step cut off after it) holds it."""
+        if self.launch is not None and self.launch.outputs.get("stackId"):
+            return str(self.launch.outputs["stackId"])
+        for operation in self.pending:
+            launch = operation.resource.inputs.get("launch")
+            if isinstance(launch, Mapping) and launch.get("stackId"):
+                return str(launch["stackId"])
+        return None
+
+    @property
+    def provider(self) -> str | None:
+        """What the stack was made on: ``sandbox``, ``aws`` or ``gcp``; ``None`` before the first resource."""
+        if self.instance is not None and self.instance.outputs.get("provider"):
+            return str(self.instance.outputs["provider"])
+        clouds = (r.inputs.get("cloud") for r in self.of_type(PROVIDER))
+        return next((str(cloud) for cloud in clouds if cloud), None)
+
+    @property
+    def pending_creates(self) -> tuple[ResourceState, ...]:
+        """Resources whose creation was cut off: they may exist, and the state does not know."""
+        return tuple(operation.resource for operation in self.pending if operation.kind == "creating")
+
+
+def read_file_state(directory: Path, stack: str) -> StackState | None:
+    """The state of a stack in a file backend, or ``None`` where there is no such stack.
+
+    Raises:
+        CloudError: the file is no checkpoint.
+    """
+    path = stack_file(directory, stack)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        checkpoint = json.loads(text)["checkpoint"]
+        return parse_deployment(stack, checkpoint.get("latest") or {})
+    except (ValueError, KeyError, TypeError, AttributeError) as failure:
+        raise CloudError(
+            f"{path} is no state of a stack ({failure})", remedy=f"restore it, for instance from {path}.bak"
+        ) from None
+
+
+def stack_file(directory: Path, stack: str) -> Path:
+    """The checkpoint file of a stack in a file backend."""
+    return directory / ".pulumi" / "stacks" / PROJECT / f"{stack}.json"
+
+
+def list_file_stacks(directory: Path) -> tuple[str, ...]:
+    """Names of all stacks in a file backend, sorted."""
+    return tuple(sorted(path.stem for path in stack_file(directory, "x").parent.glob("*.json")))
+
+
+def parse_deployment(stack: str, deployment: Mapping[str, Any]) -> StackState:
+    """A state from Pulumi's deployment document, version 3 (as in checkpoints and exports)."""
+    return StackState(
+        name=stack,
+        resources=tuple(_resource(entry) for entry in deployment.get("resources") or ()),
+        pending=tuple(
+            PendingOperation(str(entry.get("type", "")), _resource(entry["resource"]))
+            for entry in deployment.get("pending_operations") or ()
+        ),
+    )
+
+
+def _resource(entry: Mapping[str, Any]) -> ResourceState:
+    return ResourceState(
+        urn=entry["urn"],
+        type=entry["type"],
+        id=entry.get("id") or None,
+        inputs=_plain(entry.get("inputs") or {}),
+        outputs=_plain(entry.get("outputs") or {}),
+        init_errors=tuple(entry.get("initErrors") or ()),
+        is_doomed=bool(entry.get("delete")),
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A value without Pulumi's wrappers: secrets masked, everything else as it is."""
+    if isinstance(value, Mapping):
+        if _SIGNATURE in value:
+            return SECRET
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_plain(entry) for entry in value]
+    return value

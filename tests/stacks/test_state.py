@@ -1,0 +1,128 @@
+"""Reading a stack's state without the engine."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from provisioner.errors import CloudError
+from stacks.state import list_file_stacks, parse_deployment, read_file_state, stack_file
+
+URN = "urn:pulumi:demo::gpuprov::"
+DEPLOYMENT = {
+    "resources": [
+        {"urn": f"{URN}pulumi:pulumi:Stack::gpuprov-demo", "custom": False, "type": "pulumi:pulumi:Stack"},
+        {
+            "urn": f"{URN}pulumi:providers:gpuprov::default",
+            "type": "pulumi:providers:gpuprov",
+            "id": "p",
+            "inputs": {"cloud": "sandbox"},
+        },
+        {
+            "urn": f"{URN}gpuprov:index:Launch::launch",
+            "type": "gpuprov:index:Launch",
+            "id": "launch",
+            "inputs": {},
+            "outputs": {"stackId": "f00d", "generation": 1},
+        },
+        {
+            "urn": f"{URN}gpuprov:index:GpuInstance::instance",
+            "type": "gpuprov:index:GpuInstance",
+            "id": "old",
+            "delete": True,
+        },
+        {
+            "urn": f"{URN}gpuprov:index:GpuInstance::instance",
+            "type": "gpuprov:index:GpuInstance",
+            "id": "new",
+            "initErrors": ["no volume"],
+            "outputs": {
+                "provider": "sandbox",
+                "nested": [{"token": {"4dabf18193072939515e22adb298388d": "1b47", "ciphertext": "v1:x"}}],
+            },
+        },
+        {"urn": f"{URN}gpuprov:index:Volume::data", "type": "gpuprov:index:Volume", "id": "data"},
+    ],
+    "pending_operations": [
+        {
+            "type": "creating",
+            "resource": {"urn": f"{URN}gpuprov:index:Volume::checkpoints", "type": "gpuprov:index:Volume"},
+        },
+        {"type": "deleting", "resource": {"urn": f"{URN}gpuprov:index:Volume::x", "type": "gpuprov:index:Volume"}},
+    ],
+}
+
+
+def write(directory, name, deployment):
+    path = stack_file(directory, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"version": 3, "checkpoint": {"stack": name, "latest": deployment}}))
+
+
+def test_a_state_is_read_by_parts(tmp_path):
+    write(tmp_path, "demo", DEPLOYMENT)
+    state = read_file_state(tmp_path, "demo")
+    assert state.stack_id == "f00d"
+    assert state.provider == "sandbox"
+    assert state.instance.id == "new"
+    assert state.instance.init_errors == ("no volume",)
+    assert [volume.name for volume in state.volumes] == ["data"]
+    assert [r.name for r in state.pending_creates] == ["checkpoints"]
+    assert len(state.own) == 4
+
+
+def test_secrets_stay_sealed(tmp_path):
+    write(tmp_path, "demo", DEPLOYMENT)
+    state = read_file_state(tmp_path, "demo")
+    assert state.instance.outputs["nested"] == [{"token": "[secret]"}]
+    assert "v1:x" not in repr(state)
+
+
+def test_an_empty_stack_has_nothing(tmp_path):
+    write(tmp_path, "demo", None)
+    state = read_file_state(tmp_path, "demo")
+    assert (state.stack_id, state.provider, state.instance, state.own) == (None, None, None, ())
+
+
+def test_the_identity_survives_a_cut_off_create():
+    deployment = {
+        "pending_operations": [
+            {
+                "type": "creating",
+                "resource": {
+                    "urn": f"{URN}gpuprov:index:GpuInstance::instance",
+                    "type": "gpuprov:index:GpuInstance",
+                    "inputs": {"launch": {"stackId": "beef"}},
+                },
+            }
+        ]
+    }
+    assert parse_deployment("demo", deployment).stack_id == "beef"
+
+
+def test_the_provider_is_known_before_a_machine():
+    deployment = {"resources": DEPLOYMENT["resources"][:2]}
+    assert parse_deployment("demo", deployment).provider == "sandbox"
+
+
+def test_no_such_stack(tmp_path):
+    assert read_file_state(tmp_path, "demo") is None
+    assert list_file_stacks(tmp_path) == ()
+
+
+def test_stacks_are_listed_without_backups(tmp_path):
+    for name in ("b", "a"):
+        write(tmp_path, name, DEPLOYMENT)
+        stack_file(tmp_path, name).with_suffix(".json.bak").write_text("{}")
+        stack_file(tmp_path, name).with_suffix(".json.attrs").write_text("{}")
+    assert list_file_stacks(tmp_path) == ("a", "b")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 3}', '{"checkpoint": {"latest": {"resources": [{}]}}}'])
+def test_a_broken_file_is_an_error_and_no_empty_stack(tmp_path, text):
+    path = stack_file(tmp_path, "demo")
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(CloudError, match="is no state of a stack"):
+        read_file_state(tmp_path, "demo")
