@@ -16,6 +16,7 @@ CAPACITY_BLOCK_ONLY = "capacity_block_only"
 NOT_OFFERED = "not_offered_here"
 PRICE_OUTLIER = "price_outlier"
 LOCAL_SSD_ASSUMED = "local_ssd_price_assumed"
+EXCLUDES_LOCAL_SSD = "excludes_local_ssd"
 OTHER_REGION = "price_of_other_region"
 STALE = "stale"
 
@@ -31,7 +32,8 @@ OWN_MEANINGS: Mapping[str, str] = {
     CAPACITY_BLOCK_ONLY: "capacity blocks are sold, and no region has an on-demand price for the type",
     NOT_OFFERED: "a price exists, but no listing says that the region or zone has the type",
     PRICE_OUTLIER: "the price is more than 5 times away from its like: probably a broken source row",
-    LOCAL_SSD_ASSUMED: "the region's local SSD price is unknown; the highest known one of the cloud was added",
+    LOCAL_SSD_ASSUMED: "the region's local SSD price is unknown; that of the cloud's reference region was added",
+    EXCLUDES_LOCAL_SSD: "the price leaves out the local disks that come with the type, and their price is unknown",
     OTHER_REGION: "the region's own price is unknown; the price is that of the cloud's reference region",
 }
 """Codes that the catalog finds itself; those of suspect_reasons.csv come with the data."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from operator import itemgetter
 from pathlib import Path
 
@@ -89,13 +89,19 @@ class CatalogFiles:
                 "not UTF-8 text", where=Position(str(self.path(name)), line), remedy="save the file as UTF-8"
             ) from None
 
-    def rows(self, name: str, *columns: str) -> list[tuple[str, ...]]:
-        """Cells of the named columns (two or more) of each row, in file order; no rows where the file does not exist."""
+    def rows(self, name: str, *columns: str, clouds: Container[str] | None = None) -> list[tuple[str, ...]]:
+        """Cells of the named columns (two or more) of each row, in file order; no rows where the file does not exist.
+
+        ``clouds`` keeps only rows whose ``cloud`` cell is among them.
+        """
         if name not in self._contents:
             return []
         reader = csv.reader(io.StringIO(self.text(name), newline=""))
         header = next(reader)
         pick = itemgetter(*(header.index(column) for column in columns))
+        if clouds is not None:
+            cloud = header.index("cloud")
+            return [pick(row) for row in reader if row and row[cloud] in clouds]
         return [pick(row) for row in reader if row]
 
     def records(self, name: str) -> list[dict[str, str]]:

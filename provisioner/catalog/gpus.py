@@ -62,7 +62,10 @@ def read_classes(files: CatalogFiles) -> dict[str, str]:
 def read_gpus(files: CatalogFiles) -> dict[str, Gpu]:
     """All GPU models in file order. A model without a class in gpu_classes.csv is a class of its own."""
     classes = read_classes(files)
-    return {row["gpu_model"]: _gpu(row, classes.get(row["gpu_model"], row["gpu_model"])) for row in files.records("gpus.csv")}
+    return {
+        row["gpu_model"]: _gpu(row, classes.get(row["gpu_model"], row["gpu_model"]))
+        for row in files.records("gpus.csv")
+    }
 
 
 def _gpu(row: Mapping[str, str], gpu_class: str) -> Gpu:

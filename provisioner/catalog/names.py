@@ -51,14 +51,16 @@ class GpuNames:
 
     def _sizes(self, key: str) -> list[str]:
         """Classes that a name without a memory size covers: those named ``<name>-40GB``, and those that its alias means."""
-        named = [name for folded, name in self._by_class.items() if folded.startswith(f"{key}-") and folded.endswith("gb")]
+        named = [
+            name for folded, name in self._by_class.items() if folded.startswith(f"{key}-") and folded.endswith("gb")
+        ]
         meant = [self._class_of[model] for model in self._by_alias.get(key, [])]
         return sorted(dict.fromkeys([*named, *meant]))
 
     def _suggestion(self, key: str) -> str:
         import difflib
 
-        spellings = {**{key: model for key, model in self._by_model.items()}, **self._by_class}
+        spellings = {**self._by_model, **self._by_class}
         near = difflib.get_close_matches(key, spellings, n=3, cutoff=0.5)
         if near:
             return f"nearest: {', '.join(dict.fromkeys(spellings[one] for one in near))}"

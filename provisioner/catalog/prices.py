@@ -80,6 +80,11 @@ class ServicePrices:
         """USD per GiB-month by volume, smallest tier first."""
         return _in_region(self._storage, (cloud, service), region)
 
+    def storage_price(self, cloud: str, service: str, region: str) -> Price | None:
+        """USD per GiB-month of a storage service's first volume tier, or ``None`` where none is known."""
+        tiers = self.storage_tiers(cloud, service, region)
+        return tiers[0].price if tiers else None
+
     def performance_tiers(self, cloud: str, service: str, metric: str, region: str) -> Tiers:
         """USD per unit and month of ``iops`` or ``mib_per_s``; what the disk includes is a first tier at 0."""
         return _in_region(self._performance, (cloud, service, metric), region)

@@ -1,0 +1,259 @@
+"""The catalog: one frozen set of dated facts, read from the bundled files or from a directory of the user's.
+
+Loading reads and digests the files; each table is parsed when it is first asked for, since ``plan`` needs some and ``size``
+needs fewer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from provisioner.catalog.attachments import attached_market, read_attached_types
+from provisioner.catalog.codes import OWN_MEANINGS
+from provisioner.catalog.files import CatalogFiles, bundled_files, directory_files
+from provisioner.catalog.gpus import Gpu, read_gpus
+from provisioner.catalog.instance_prices import (
+    ANY,
+    CLOUDS,
+    PRICE_DATE,
+    PriceIndex,
+    index_commitments,
+    index_prices,
+    read_price_rows,
+)
+from provisioner.catalog.instances import InstanceType, read_instances
+from provisioner.catalog.interruption import Band, read_interruption_bands
+from provisioner.catalog.names import GpuNames
+from provisioner.catalog.offers import ExcludedOffer, Market, Offer, ZoneIndex, build_market, read_zones
+from provisioner.catalog.prices import Price, ServicePrices, Tiers
+from provisioner.errors import UsageError
+from provisioner.vocabulary import CapacityType
+
+if TYPE_CHECKING:
+    from provisioner.catalog.billing import BillingRule
+    from provisioner.catalog.images import DriverFloor, ImageSelector
+    from provisioner.catalog.price_sources import PriceSource
+    from provisioner.catalog.quotas import Quota, QuotaNeed
+
+ENVIRONMENT = "GPUPROV_CATALOG"
+"""Directory of CSV files that replaces the bundled catalog; ``--catalog`` comes before it."""
+
+
+def load_catalog(directory: Path | None = None) -> Catalog:
+    """The catalog of a directory, else of the one that ``GPUPROV_CATALOG`` names, else the bundled one.
+
+    Raises:
+        UsageError: the directory lacks a file, or a cell breaks its type; the message names file:line:column.
+    """
+    if directory is None and os.environ.get(ENVIRONMENT):
+        directory = Path(os.environ[ENVIRONMENT])
+    if directory is None:
+        return Catalog(bundled_files())
+    from provisioner.catalog.check import check_files
+
+    files = directory_files(directory)
+    check_files(files)
+    return Catalog(files)
+
+
+class Catalog:
+    """GPUs, instance types, offers and prices of one set of files. Everything it gives is frozen."""
+
+    def __init__(self, files: CatalogFiles) -> None:
+        self._files = files
+        self._markets: dict[str, Market] = {}
+
+    # Identity
+
+    @cached_property
+    def digest(self) -> str:
+        """``sha256:<hex>`` of the data files: same digest, same answers."""
+        return self._files.digest()
+
+    @cached_property
+    def as_of(self) -> str:
+        """Newest date of an instance price, ISO."""
+        return max((row[PRICE_DATE] for row in self._price_rows), default="unknown")
+
+    # GPUs and instance types
+
+    @cached_property
+    def gpus(self) -> Mapping[str, Gpu]:
+        """GPU models by exact name."""
+        return MappingProxyType(read_gpus(self._files))
+
+    @cached_property
+    def instances(self) -> Mapping[tuple[str, str], InstanceType]:
+        """Instance types of all clouds by (cloud, name), GCP hosts with attached GPUs among them."""
+        own = read_instances(self._files)
+        return MappingProxyType({**own, **read_attached_types(self._files, own, self.gpus)})
+
+    @property
+    def gpu_classes(self) -> Mapping[str, tuple[str, ...]]:
+        """Models of each GPU class."""
+        return self._names.classes
+
+    def resolve_gpu(self, name: str) -> tuple[str, ...]:
+        """Exact models that a class, model or alias means, whatever its case.
+
+        Raises:
+            UsageError: an unknown name (with the nearest), or one that covers several sizes, such as ``A100``.
+        """
+        return self._names.resolve(name)
+
+    @cached_property
+    def _names(self) -> GpuNames:
+        return GpuNames(self.gpus, self._files)
+
+    # Offers
+
+    def offers(self, clouds: Iterable[str] | None = None) -> tuple[Offer, ...]:
+        """What can be bought on AWS and GCP, ordered by cloud, region, type, zone and capacity type.
+
+        An offer whose price is unknown has the price ``None``. Commitments are not offers.
+        """
+        return tuple(offer for cloud in _chosen(clouds) for offer in self._market(cloud).offers)
+
+    def excluded_offers(self, clouds: Iterable[str] | None = None) -> tuple[ExcludedOffer, ...]:
+        """What is listed or priced but must not be bought by, each with its codes (see ``explain_code``)."""
+        return tuple(excluded for cloud in _chosen(clouds) for excluded in self._market(cloud).excluded)
+
+    def regions(self, cloud: str) -> tuple[str, ...]:
+        """Regions of a cloud that the listing or a price names, sorted."""
+        named = {region for _, region in (*self._zones.get(cloud, ()), *self._prices.get(cloud, ()))}
+        return tuple(sorted(named - {ANY}))
+
+    def regions_offering(self, cloud: str, instance_type: str) -> tuple[str, ...]:
+        """Regions where an instance type can be bought in some way, sorted."""
+        return tuple(sorted({o.region for o in self._market(cloud).offers if o.instance.name == instance_type}))
+
+    def explain_code(self, code: str) -> str:
+        """What a suspect or exclusion code means."""
+        meanings = {row[0]: row[1] for row in self._files.rows("suspect_reasons.csv", "code", "meaning")}
+        return OWN_MEANINGS.get(code) or meanings.get(code, code)
+
+    def _market(self, cloud: str) -> Market:
+        if cloud not in self._markets:
+            prices, zones = self._prices[cloud], self._zones.get(cloud, {})
+            attached = attached_market(self._files, cloud, self._attached_types, prices)
+            self._markets[cloud] = build_market(
+                cloud, self.instances, {**zones, **attached.zones}, {**prices, **attached.prices}
+            )
+        return self._markets[cloud]
+
+    @cached_property
+    def _attached_types(self) -> dict[tuple[str, str], InstanceType]:
+        return {key: instance for key, instance in self.instances.items() if instance.attached is not None}
+
+    @cached_property
+    def _zones(self) -> dict[str, ZoneIndex]:
+        return read_zones(self._files)
+
+    @cached_property
+    def _prices(self) -> dict[str, PriceIndex]:
+        return index_prices(self._price_rows, self.instances, self.services)
+
+    @cached_property
+    def _price_rows(self) -> list[tuple[str, ...]]:
+        return read_price_rows(self._files)
+
+    # Prices beside the machine's
+
+    @cached_property
+    def services(self) -> ServicePrices:
+        """Prices of disks, traffic and addresses by tier."""
+        return ServicePrices(self._files)
+
+    def storage_price(self, cloud: str, service: str, region: str) -> Price | None:
+        """USD per GiB-month of a disk, object or snapshot service (``ebs_gp3``, ``pd_balanced``, ...), first volume tier.
+
+        Where the region has no row, the reference region's price with confidence ``assumed`` and the code
+        ``price_of_other_region``; ``None`` where nothing is known.
+        """
+        return self.services.storage_price(cloud, service, region)
+
+    def egress_price_tiers(self, cloud: str, region: str) -> Tiers:
+        """USD per GiB to the internet by GiB a month; ``prices.tiered_cost_usd`` sums them."""
+        return self.services.egress_tiers(cloud, region)
+
+    def public_ip_price(self, cloud: str) -> Price | None:
+        """USD per hour of a public IPv4 address in use."""
+        return self.services.public_ip_price(cloud)
+
+    def commitments(self, cloud: str, instance_type: str, region: str) -> Mapping[str, Price]:
+        """``commit_1y`` and ``commit_3y`` prices per hour where known, for comparison."""
+        return self._commitments.get((cloud, instance_type, region), {})
+
+    @cached_property
+    def _commitments(self) -> dict[tuple[str, str, str], dict[str, Price]]:
+        return index_commitments(self._price_rows)
+
+    def price_sources(self, cloud: str | None = None) -> tuple[PriceSource, ...]:
+        """Where prices come from, with their dates."""
+        from provisioner.catalog.price_sources import read_price_sources
+
+        return read_price_sources(self._files, cloud)
+
+    # Supply, quotas, billing, images
+
+    def interruption_band(self, cloud: str, instance_type: str, region: str) -> Band | None:
+        """Share of spot machines interrupted in a month, low and high, or ``None`` where no figure is known."""
+        return self._bands.get((cloud, instance_type, region))
+
+    @cached_property
+    def _bands(self) -> dict[tuple[str, str, str], Band]:
+        return read_interruption_bands(self._files)
+
+    @cached_property
+    def quotas(self) -> Mapping[tuple[str, str], Quota]:
+        """Account quotas by (cloud, code)."""
+        from provisioner.catalog.quotas import read_quotas
+
+        return MappingProxyType(read_quotas(self._files))
+
+    def quota_need(self, instance: InstanceType, capacity: CapacityType) -> QuotaNeed | None:
+        """The quota and the units that one instance takes, or ``None`` where it is not known."""
+        from provisioner.catalog.quotas import quota_need
+
+        return quota_need(self.quotas, instance, capacity)
+
+    def billing_rule(self, cloud: str, capacity: CapacityType) -> BillingRule | None:
+        """How an offer is billed, taken back and stopped, or ``None`` where it is not known."""
+        from provisioner.catalog.billing import billing_rule
+
+        return billing_rule(self._billing_rules, cloud, capacity)
+
+    @cached_property
+    def _billing_rules(self) -> dict[tuple[str, str], BillingRule]:
+        from provisioner.catalog.billing import read_billing_rules
+
+        return read_billing_rules(self._files)
+
+    @cached_property
+    def images(self) -> tuple[ImageSelector, ...]:
+        """Machine image selectors of all clouds."""
+        from provisioner.catalog.images import read_images
+
+        return read_images(self._files)
+
+    @cached_property
+    def driver_floors(self) -> tuple[DriverFloor, ...]:
+        """Driver limits by GPU generation."""
+        from provisioner.catalog.images import read_driver_floors
+
+        return read_driver_floors(self._files)
+
+
+def _chosen(clouds: Iterable[str] | None) -> tuple[str, ...]:
+    if clouds is None:
+        return CLOUDS
+    wanted = set(clouds)
+    unknown = sorted(wanted - set(CLOUDS))
+    if unknown:
+        raise UsageError(f"the catalog has no offers of {', '.join(unknown)}", remedy=f"name {' or '.join(CLOUDS)}")
+    return tuple(cloud for cloud in CLOUDS if cloud in wanted)
