@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import timedelta
+from typing import TypeVar
+
+from pydantic import BaseModel
 
 from provisioner.vocabulary import Pattern, Task, TrainingMethod, TrainingPrecision
 from provisioner.workload.spec import Inference, Lifecycle, Lora, Model, Storage, Training, Workload
@@ -24,7 +27,11 @@ def with_defaults(workload: Workload) -> Workload:
     )
 
 
-def _fill(part: Any, **values: Any) -> Any:
+Part = TypeVar("Part", bound=BaseModel)
+
+
+def _fill(part: Part, **values: object) -> Part:
+    """The part with values for the keys that were not written."""
     absent = {key: value for key, value in values.items() if key not in part.model_fields_set}
     return part.model_copy(update=absent) if absent else part
 
@@ -41,7 +48,7 @@ def _model(workload: Workload) -> Model:
 def _inference(workload: Workload) -> Inference | None:
     if workload.task.is_training:
         return None
-    inference = workload.inference or Inference()
+    inference = workload.inference or Inference.model_construct()
     wants_rate = inference.targets is not None and inference.targets.requests_per_second is not None
     return _fill(inference, replicas="auto") if wants_rate else inference
 
@@ -51,7 +58,7 @@ def _training(workload: Workload) -> Training | None:
     if training is None:
         return None
     if training.method is not TrainingMethod.FULL and training.lora is None:
-        training = _fill(training, lora=Lora())
+        training = _fill(training, lora=Lora.model_construct())
     if training.method is TrainingMethod.FULL or workload.task is Task.PRETRAIN:
         training = _fill(training, precision=TrainingPrecision.BF16_MIXED)
     return training
@@ -72,8 +79,6 @@ def has_length(workload: Workload) -> bool:
 
 
 def _lifecycle(workload: Workload) -> Lifecycle:
-    from datetime import timedelta
-
     lifecycle = _fill(workload.lifecycle, pattern=Pattern.STEADY if workload.task is Task.SERVE else Pattern.BURSTY)
     is_bursty = lifecycle.pattern is Pattern.BURSTY
     lifecycle = lifecycle.model_copy(update={"idle": _fill(lifecycle.idle, after="auto" if is_bursty else "off")})

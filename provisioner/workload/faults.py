@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from provisioner.errors import Position, SpecError
 from provisioner.workload.keys import all_keys, part_of
-from provisioner.workload.kinds import show
+from provisioner.workload.kinds import Misfit, show
 from provisioner.workload.nearest import nearest
-from provisioner.workload.tree import Mark, Node, Path, Scalar, dotted, key_mark, mark_of, node_at
+from provisioner.workload.tree import Mark, Node, Path, Scalar, dotted, key_mark, mark_of
 
 REQUIRED_KEYS = {
     "version": "add version: 1",
@@ -68,24 +67,10 @@ def _without_consequences(faults: list[Fault]) -> list[Fault]:
     return kept or faults
 
 
-def shape_faults(root: Node, top: type[BaseModel], error: ValidationError) -> list[Fault]:
-    """Unknown and missing keys and misfit values, from what pydantic found."""
-    return [_fault(root, top, finding) for finding in error.errors(include_url=False, include_input=False)]
-
-
-def _fault(root: Node, top: type[BaseModel], finding: Any) -> Fault:
-    path: Path = tuple(finding["loc"])
-    if finding["type"] == "extra_forbidden":
-        return unknown_key(top, path)
-    if finding["type"] == "missing":
-        return missing_key(path)
-    facts = finding.get("ctx", {})
-    if finding["type"] == "misfit":
-        inner: Path = tuple(facts["path"])
-        return Fault((*path, *inner), f"{dotted((*path, *inner))}: {facts['message']}", facts["remedy"])
-    if finding["type"] == "model_type":
-        return _no_mapping(root, _part_at(top, path), path)
-    return Fault(path, f"{dotted(path)}: {finding['msg']}", "see the keys and values in the guide, or `gpuprov schema`")
+def misfit_value(path: Path, misfit: Misfit) -> Fault:
+    """A value that its key cannot take."""
+    inner = (*path, *misfit.path)
+    return Fault(inner, f"{dotted(inner)}: {misfit.message}", misfit.remedy)
 
 
 def missing_key(path: Path) -> Fault:
@@ -126,20 +111,15 @@ def _far(top: type[BaseModel], key: str) -> str | None:
     return by_last[near] if near else None
 
 
-def _no_mapping(root: Node, part: type[BaseModel], path: Path) -> Fault:
-    node = node_at(root, path)
+def no_mapping(part: type[BaseModel], path: Path, node: Node) -> Fault:
+    """Something else where keys should stand."""
     keys = ", ".join(part.model_fields)
-    name = dotted(path)
+    name = dotted(path) or "the top level"
     if isinstance(node, Scalar) and node.value is None:
         return Fault(path, f"{name} has no keys", f"write keys below it ({keys}), or remove it")
-    first = next(iter(part.model_fields))
-    remedy = (
-        f"write {first}: {show(node)} below it"
-        if name == "model" and isinstance(node, Scalar)
-        else f"write keys below it: {keys}"
-    )
-    shown = show(node) if isinstance(node, Scalar) else "a list"
-    return Fault(path, f"{name or 'the top level'} is a mapping of keys, not {shown}", remedy)
+    wants_id = name == "model" and isinstance(node, Scalar)
+    remedy = f"write id: {show(node)} below it" if wants_id else f"write keys below it: {keys}"
+    return Fault(path, f"{name} is a mapping of keys, not {show(node)}", remedy)
 
 
 def _part_at(top: type[BaseModel], path: Path) -> type[BaseModel]:

@@ -1,15 +1,14 @@
 """Kinds of values in a spec: each reads what was written, writes it back in one normal form, and describes itself to editors.
 
-A kind sits in a field's annotation (``Annotated[int, Whole(minimum=1)]``). Its complaint is a ``Misfit``: what is wrong with
-the value, and what to write instead; the key and its place are added by whoever knows them.
+A kind sits in a field's annotation (``Annotated[int, Whole(1, 8)]``). Its complaint is a ``Misfit``: what is wrong with the
+value, and what to write instead; the key and its place are added by whoever knows them. They are plain classes because
+generating some twenty dataclasses would cost every ``plan`` a fiftieth of a second.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -17,14 +16,14 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import PydanticCustomError, core_schema
 
 from provisioner.workload.nearest import nearest
-from provisioner.workload.tree import Branch, Items, Path, Scalar, from_python
+from provisioner.workload.tree import Branch, Items, Node, Path, Scalar, from_python
 
 SHOWN_CHARACTERS_MAX = 60
 _YAML11_BOOLEANS = frozenset({"y", "n", "yes", "no", "on", "off"})
-_YAML11_NUMBER = re.compile(r"[-+]?(?:0[0-7_]+|0b[01_]+|\d[\d_]*(?::[0-5]?\d)+(?:\.\d*)?|\d+_[\d_]*)")
+_YAML11_NUMBER = r"[-+]?(?:0[0-7_]+|0b[01_]+|\d[\d_]*(?::[0-5]?\d)+(?:\.\d*)?|\d+_[\d_]*)"
 
 
-class Misfit(Exception):  # noqa: N818 - a complaint about a value, turned into a SpecError where its place is known
+class Misfit(Exception):
     """A value that its key cannot take. ``path`` leads from the key to the part that is wrong."""
 
     def __init__(self, message: str, remedy: str, path: Path = ()) -> None:
@@ -34,12 +33,13 @@ class Misfit(Exception):  # noqa: N818 - a complaint about a value, turned into 
         self.path = path
 
 
-def show(value: object) -> str:
-    """A value as an error quotes it: short, on one line."""
-    if isinstance(value, Scalar):
-        text = value.text if value.plain else f'"{value.text}"'
-    else:
-        text = {list: "a list", dict: "a mapping"}.get(type(value), str(value))
+def show(node: Node | str) -> str:
+    """A value or key as an error quotes it: short, on one line."""
+    if isinstance(node, Items):
+        return "a list"
+    if isinstance(node, Branch):
+        return "a mapping"
+    text = node if isinstance(node, str) else node.text if node.plain else f'"{node.text}"'
     text = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
     return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[: SHOWN_CHARACTERS_MAX - 3]}..."
 
@@ -50,36 +50,42 @@ def surprise(scalar: Scalar) -> str:
         return ""
     if scalar.text.lower() in _YAML11_BOOLEANS:
         return " (a true or false of YAML 1.1; this file is YAML 1.2, where it is a word)"
-    if _YAML11_NUMBER.fullmatch(scalar.text):
+    if re.fullmatch(_YAML11_NUMBER, scalar.text):
         return " (a number of YAML 1.1; this file is YAML 1.2)"
     return ""
 
 
-def as_scalar(value: object, wanted: str, remedy: str) -> Scalar:
+def as_scalar(node: Node, wanted: str, remedy: str) -> Scalar:
     """The scalar that stands here.
 
     Raises:
         Misfit: a list, a mapping or nothing.
     """
-    scalar = value if isinstance(value, (Scalar, Branch, Items, list, dict)) else from_python(value)
-    if not isinstance(scalar, Scalar):
-        raise Misfit(f"{wanted} is wanted here, not {show(value)}", remedy)
-    if scalar.value is None:
-        raise Misfit("has no value", f"{remedy}, or remove the key")
-    return scalar
+    if not isinstance(node, Scalar):
+        raise Misfit(f"{wanted} is wanted here, not {show(node)}", remedy)
+    if node.value is None:
+        raise Misfit(f"has no value; {wanted} is wanted", f"{remedy}, or remove the key")
+    return node
 
 
-@dataclass(frozen=True, slots=True)
+def suggest(word: str, known: tuple[str, ...], remedy: str) -> str:
+    """A remedy that begins with the nearest known word, where one is near."""
+    near = nearest(word, known)
+    return f"did you mean {near}? Otherwise {remedy}" if near else remedy
+
+
 class Kind:
-    """Base of all kinds: how pydantic calls one."""
+    """Base of all kinds."""
 
-    def read(self, value: object) -> Any:
+    __slots__ = ()
+
+    def read(self, node: Node) -> Any:
         """The value that was written, in the type of its field.
 
         Raises:
             Misfit: it is not of this kind.
         """
-        raise TypeError(f"{type(self).__name__} reads nothing: {value!r}")
+        raise TypeError(f"{type(self).__name__} reads nothing: {node!r}")
 
     def write(self, value: Any) -> Any:
         """The JSON value that ``read`` reads back."""
@@ -90,11 +96,11 @@ class Kind:
         return {}
 
     def validate(self, value: object) -> Any:
-        """``read`` with its complaint in pydantic's form."""
+        """``read`` for pydantic, so that models built in Python are as strict as files."""
         try:
-            return self.read(value)
+            return self.read(from_python(value))
         except Misfit as misfit:
-            facts = {"message": misfit.message, "remedy": misfit.remedy, "path": misfit.path}
+            facts = {"message": f"{misfit.message}; {misfit.remedy}"}
             raise PydanticCustomError("misfit", "{message}", facts) from None
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
@@ -102,24 +108,26 @@ class Kind:
         return core_schema.no_info_plain_validator_function(self.validate)
 
 
-@dataclass(frozen=True, slots=True)
 class Text(Kind):
     """A text that matches a pattern. ``what`` names it, ``example`` shows one."""
 
-    what: str
-    example: str
-    pattern: str = r"[^\x00-\x1f\x7f]+"
-    length_max: int = 256
+    __slots__ = ("example", "length_max", "pattern", "what")
 
-    def read(self, value: object) -> str:
+    def __init__(self, what: str, example: str, pattern: str, length_max: int = 256) -> None:
+        self.what = what
+        self.example = example
+        self.pattern = pattern
+        self.length_max = length_max
+
+    def read(self, node: Node) -> str:
         """The text."""
         remedy = f"write {self.what} such as {self.example}"
-        scalar = as_scalar(value, self.what, remedy)
+        scalar = as_scalar(node, self.what, remedy)
         if not isinstance(scalar.value, str):
             raise Misfit(f"{show(scalar)} is no text", f'put it in quotes: "{show(scalar)}"')
         if len(scalar.value) > self.length_max:
             raise Misfit(f"{show(scalar)} has {len(scalar.value)} characters", f"use at most {self.length_max}")
-        if not re.fullmatch(self.pattern, scalar.value) or scalar.value != scalar.value.strip():
+        if not re.fullmatch(self.pattern, scalar.value):
             raise Misfit(f"{show(scalar)} is not {self.what}{surprise(scalar)}", remedy)
         return scalar.value
 
@@ -128,27 +136,30 @@ class Text(Kind):
         return {"type": "string", "pattern": f"^(?:{self.pattern})$", "maxLength": self.length_max}
 
 
-@dataclass(frozen=True, slots=True)
 class Words(Kind):
     """One word of a closed list, as a member of an enum where there is one."""
 
-    words: tuple[str, ...]
-    enum: type[StrEnum] | None = None
+    __slots__ = ("enum", "words")
+
+    def __init__(self, words: tuple[str, ...], enum: type[StrEnum] | None = None) -> None:
+        self.words = words
+        self.enum = enum
 
     @classmethod
     def of(cls, enum: type[StrEnum]) -> Words:
         """All words of an enum."""
-        return cls(tuple(enum), enum)
+        return cls(tuple(str(word) for word in enum), enum)
 
-    def read(self, value: object) -> Any:
+    def read(self, node: Node) -> Any:
         """The word."""
         choices = ", ".join(self.words)
-        scalar = as_scalar(value, f"one of {choices}", f"write one of {choices}")
+        scalar = as_scalar(node, f"one of {choices}", f"write one of {choices}")
         if isinstance(scalar.value, str) and scalar.value in self.words:
-            return self.enum(scalar.value) if self.enum else str(scalar.value)
-        near = nearest(scalar.text, self.words)
-        remedy = f"did you mean {near}? Write one of {choices}" if near else f"write one of {choices}"
-        raise Misfit(f"{show(scalar)} is not one of the words for this key{surprise(scalar)}", remedy)
+            return self.enum(scalar.value) if self.enum else scalar.value
+        raise Misfit(
+            f"{show(scalar)} is not one of its words{surprise(scalar)}",
+            suggest(scalar.text, self.words, f"write one of {choices}"),
+        )
 
     def write(self, value: Any) -> str:
         """The word itself."""
@@ -156,27 +167,29 @@ class Words(Kind):
 
     def schema(self) -> dict[str, Any]:
         """An enum."""
-        return {"type": "string", "enum": [str(word) for word in self.words]}
+        return {"type": "string", "enum": list(self.words)}
 
 
-@dataclass(frozen=True, slots=True)
 class Whole(Kind):
     """A whole number in a range, both ends allowed."""
 
-    minimum: int = 1
-    maximum: int = 10**9
+    __slots__ = ("maximum", "minimum")
 
-    def read(self, value: object) -> int:
+    def __init__(self, minimum: int, maximum: int) -> None:
+        self.minimum = minimum
+        self.maximum = maximum
+
+    def read(self, node: Node) -> int:
         """The number."""
         remedy = f"write a whole number from {self.minimum} to {self.maximum}"
-        scalar = as_scalar(value, "a whole number", remedy)
+        scalar = as_scalar(node, "a whole number", remedy)
         number = scalar.value
         if isinstance(number, bool) or not isinstance(number, int):
-            hint = ", without quotes" if not scalar.plain else ""
+            hint = f": {scalar.text} without quotes" if not scalar.plain and scalar.text.isdigit() else ""
             raise Misfit(f"{show(scalar)} is no whole number{surprise(scalar)}", remedy + hint)
         if re.fullmatch(r"[-+]?0\d+", scalar.text):
             raise Misfit(
-                f"{show(scalar)} starts with 0: YAML 1.1 reads it as octal, YAML 1.2 does not", f"write {number}"
+                f"{show(scalar)} starts with 0, which YAML 1.1 reads as octal and YAML 1.2 does not", f"write {number}"
             )
         if not self.minimum <= number <= self.maximum:
             raise Misfit(f"{show(scalar)} is out of range", remedy)
@@ -187,22 +200,28 @@ class Whole(Kind):
         return {"type": "integer", "minimum": self.minimum, "maximum": self.maximum}
 
 
-@dataclass(frozen=True, slots=True)
 class Number(Kind):
     """A finite number above 0 and up to a maximum."""
 
-    maximum: float = 1e9
-    example: str = "0.9"
+    __slots__ = ("example", "maximum")
 
-    def read(self, value: object) -> float:
+    def __init__(self, maximum: float, example: str) -> None:
+        self.maximum = maximum
+        self.example = example
+
+    def read(self, node: Node) -> float:
         """The number."""
         remedy = f"write a number above 0 and up to {self.maximum:g}, such as {self.example}"
-        scalar = as_scalar(value, "a number", remedy)
+        scalar = as_scalar(node, "a number", remedy)
         number = scalar.value
         if isinstance(number, bool) or not isinstance(number, (int, float)):
             raise Misfit(f"{show(scalar)} is no number{surprise(scalar)}", remedy)
         if not math.isfinite(number) or not 0 < number <= self.maximum:
             raise Misfit(f"{show(scalar)} is out of range", remedy)
+        if re.fullmatch(r"[-+]?0\d+", scalar.text):
+            raise Misfit(
+                f"{show(scalar)} starts with 0, which YAML 1.1 reads as octal and YAML 1.2 does not", f"write {number}"
+            )
         return float(number)
 
     def write(self, value: float) -> float | int:
@@ -214,13 +233,14 @@ class Number(Kind):
         return {"type": "number", "exclusiveMinimum": 0, "maximum": self.maximum}
 
 
-@dataclass(frozen=True, slots=True)
 class Flag(Kind):
     """``true`` or ``false``."""
 
-    def read(self, value: object) -> bool:
+    __slots__ = ()
+
+    def read(self, node: Node) -> bool:
         """The flag."""
-        scalar = as_scalar(value, "true or false", "write true or false")
+        scalar = as_scalar(node, "true or false", "write true or false")
         if not isinstance(scalar.value, bool):
             raise Misfit(f"{show(scalar)} is neither true nor false{surprise(scalar)}", "write true or false")
         return scalar.value
@@ -230,74 +250,77 @@ class Flag(Kind):
         return {"type": "boolean"}
 
 
-@dataclass(frozen=True, slots=True)
 class WordOr(Kind):
     """Certain words (``auto``, ``off``), or a value of another kind."""
 
-    words: tuple[str, ...]
-    other: Kind
+    __slots__ = ("other", "words")
 
-    def read(self, value: object) -> Any:
+    def __init__(self, words: tuple[str, ...], other: Kind) -> None:
+        self.words = words
+        self.other = other
+
+    def read(self, node: Node) -> Any:
         """The word, or the other kind's value."""
-        if isinstance(value, Scalar) and value.value in self.words and isinstance(value.value, str):
-            return str(value.value)
-        if isinstance(value, str) and value in self.words:
-            return value
+        if isinstance(node, Scalar) and isinstance(node.value, str) and node.value in self.words:
+            return node.value
         try:
-            return self.other.read(value)
+            return self.other.read(node)
         except Misfit as misfit:
-            near = nearest(value.text, self.words) if isinstance(value, Scalar) else None
-            ahead = f"did you mean {near}? Else " if near else ""
-            raise Misfit(misfit.message, f"{ahead}{misfit.remedy}, or {' or '.join(self.words)}", misfit.path) from None
+            near = nearest(node.text, self.words) if isinstance(node, Scalar) else None
+            ahead = f"did you mean {near}? Otherwise " if near else ""
+            raise Misfit(
+                misfit.message, f"{ahead}{misfit.remedy}, or write {' or '.join(self.words)}", misfit.path
+            ) from None
 
     def write(self, value: Any) -> Any:
         """The word itself, or what the other kind writes."""
-        return str(value) if isinstance(value, str) and value in self.words else self.other.write(value)
+        return value if isinstance(value, str) and value in self.words else self.other.write(value)
 
     def schema(self) -> dict[str, Any]:
         """Either."""
         return {"anyOf": [{"enum": list(self.words)}, self.other.schema()]}
 
 
-@dataclass(frozen=True, slots=True)
 class WordOrPart(Kind):
     """Certain words, or a part of the spec with keys of its own."""
 
-    words: tuple[str, ...]
-    part: type[Any]
+    __slots__ = ("part", "words")
+
+    def __init__(self, words: tuple[str, ...], part: type[Any]) -> None:
+        self.words = words
+        self.part = part
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         del source
-        return core_schema.no_info_wrap_validator_function(self._word_or_part, handler.generate_schema(self.part))
-
-    def _word_or_part(self, value: object, part: core_schema.ValidatorFunctionWrapHandler) -> Any:
-        if value in self.words or (isinstance(value, Scalar) and value.value in self.words):
-            return value.text if isinstance(value, Scalar) else value
-        return part(value)
+        return core_schema.union_schema(
+            [core_schema.literal_schema(list(self.words)), handler.generate_schema(self.part)]
+        )
 
 
-@dataclass(frozen=True, slots=True)
 class Listing(Kind):
     """A list of at least one value of one kind, each at most once where ``unique``."""
 
-    item: Kind
-    unique: bool = True
-    length_max: int = 256
+    __slots__ = ("item", "length_max", "unique")
 
-    def read(self, value: object) -> tuple[Any, ...]:
+    def __init__(self, item: Kind, *, unique: bool = True, length_max: int = 256) -> None:
+        self.item = item
+        self.unique = unique
+        self.length_max = length_max
+
+    def read(self, node: Node) -> tuple[Any, ...]:
         """The values in the order written."""
-        if not isinstance(value, (list, tuple)):
-            shown = show(value)
-            lone = isinstance(value, Scalar) and value.value is not None
+        if not isinstance(node, Items):
+            lone = isinstance(node, Scalar) and node.value is not None
             raise Misfit(
-                f"a list is wanted here, not {shown}", f"write [{shown}]" if lone else "write a list such as [a, b]"
+                f"a list is wanted here, not {show(node) or 'nothing'}",
+                f"write [{show(node)}]" if lone else "write a list such as [a, b]",
             )
-        if not value:
+        if not node.items:
             raise Misfit("the list is empty", "put a value in it, or remove the key")
-        if len(value) > self.length_max:
-            raise Misfit(f"the list has {len(value)} entries", f"use at most {self.length_max}")
+        if len(node.items) > self.length_max:
+            raise Misfit(f"the list has {len(node.items)} entries", f"use at most {self.length_max}")
         found: list[Any] = []
-        for index, item in enumerate(value):
+        for index, item in enumerate(node.items):
             try:
                 one = self.item.read(item)
             except Misfit as misfit:
@@ -313,29 +336,39 @@ class Listing(Kind):
 
     def schema(self) -> dict[str, Any]:
         """An array."""
-        return {"type": "array", "items": self.item.schema(), "minItems": 1, "uniqueItems": self.unique}
+        return {
+            "type": "array",
+            "items": self.item.schema(),
+            "minItems": 1,
+            "maxItems": self.length_max,
+            "uniqueItems": self.unique,
+        }
 
 
-@dataclass(frozen=True, slots=True)
 class Table(Kind):
     """A mapping whose keys are the user's own."""
 
-    key: Text
-    value: Kind
-    length_max: int = 256
+    __slots__ = ("key", "length_max", "value")
 
-    def read(self, value: object) -> dict[str, Any]:
+    def __init__(self, key: Text, value: Kind, length_max: int = 256) -> None:
+        self.key = key
+        self.value = value
+        self.length_max = length_max
+
+    def read(self, node: Node) -> dict[str, Any]:
         """Keys and values, sorted by key: their order means nothing."""
-        if not isinstance(value, Mapping):
-            raise Misfit(f"a mapping is wanted here, not {show(value)}", f"write it as {{{self.key.example}: ...}}")
-        if len(value) > self.length_max:
-            raise Misfit(f"the mapping has {len(value)} keys", f"use at most {self.length_max}")
+        if not isinstance(node, Branch):
+            raise Misfit(
+                f"a mapping is wanted here, not {show(node) or 'nothing'}", f"write it as {{{self.key.example}: ...}}"
+            )
+        if len(node.values) > self.length_max:
+            raise Misfit(f"the mapping has {len(node.values)} keys", f"use at most {self.length_max}")
         found: dict[str, Any] = {}
-        for key, item in value.items():
+        for key, item in node.values.items():
             try:
-                found[self.key.read(str(key))] = self.value.read(item)
+                found[self.key.read(node.keys[key])] = self.value.read(item)
             except Misfit as misfit:
-                raise Misfit(misfit.message, misfit.remedy, (str(key), *misfit.path)) from None
+                raise Misfit(misfit.message, misfit.remedy, (key, *misfit.path)) from None
         return dict(sorted(found.items()))
 
     def write(self, value: dict[str, Any]) -> dict[str, Any]:
@@ -344,4 +377,9 @@ class Table(Kind):
 
     def schema(self) -> dict[str, Any]:
         """An object with free keys."""
-        return {"type": "object", "propertyNames": self.key.schema(), "additionalProperties": self.value.schema()}
+        return {
+            "type": "object",
+            "propertyNames": {"pattern": f"^(?:{self.key.pattern})$"},
+            "additionalProperties": self.value.schema(),
+            "maxProperties": self.length_max,
+        }

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from provisioner.vocabulary import WeightFormat
-from provisioner.workload.kinds import Kind, Misfit, Text, as_scalar, show, surprise
+from provisioner.workload.kinds import Kind, Misfit, Text, as_scalar, show, suggest, surprise
 from provisioner.workload.nearest import nearest
 from provisioner.workload.quantities import EngineName
-from provisioner.workload.tree import Scalar
+from provisioner.workload.tree import Branch, Items, Node, Path, Scalar, whole
 
 NAME = Text(
     "a name of small letters, digits and hyphens, starting with a letter",
@@ -42,30 +41,32 @@ TAG_KEY = Text(
 TAG_VALUE = Text("a tag value of letters, digits, spaces and _ . : / = + - @", "search", r"[\w .:/=+@-]*", 256)
 ENGINE = EngineName()
 
-GGUF_TYPES = tuple(
-    "F32 F16 BF16 Q8_0 Q6_K Q5_K_M Q5_K_S Q5_K Q5_1 Q5_0 Q4_K_M Q4_K_S Q4_K Q4_1 Q4_0 Q3_K_L Q3_K_M Q3_K_S Q3_K Q2_K_S Q2_K "
-    "IQ4_NL IQ4_XS IQ3_M IQ3_S IQ3_XS IQ3_XXS IQ2_M IQ2_S IQ2_XS IQ2_XXS IQ1_M IQ1_S TQ2_0 TQ1_0 MXFP4_MOE".split()
+# fmt: off
+GGUF_TYPES = (
+    "F32", "F16", "BF16", "Q8_0", "Q6_K", "Q5_K_M", "Q5_K_S", "Q5_K", "Q5_1",
+    "Q5_0", "Q4_K_M", "Q4_K_S", "Q4_K", "Q4_1", "Q4_0", "Q3_K_L", "Q3_K_M", "Q3_K_S",
+    "Q3_K", "Q2_K_S", "Q2_K", "IQ4_NL", "IQ4_XS", "IQ3_M", "IQ3_S", "IQ3_XS", "IQ3_XXS",
+    "IQ2_M", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S", "TQ2_0", "TQ1_0", "MXFP4_MOE",
 )
+# fmt: on
 """File types of llama.cpp. Source: the table of ``llama-quantize`` (tools/quantize/quantize.cpp of ggml-org/llama.cpp)."""
 
 
-@dataclass(frozen=True, slots=True)
 class WeightsWord(Kind):
     """A weight format, or ``gguf-<type>``; GGUF types are written in capitals whatever the spec has."""
 
-    def read(self, value: object) -> str:
+    def read(self, node: Node) -> str:
         """The word."""
         choices = ", ".join(WeightFormat)
         remedy = f"write one of {choices}, or gguf- and a type such as gguf-Q4_K_M"
-        scalar = as_scalar(value, "a weight format", remedy)
+        scalar = as_scalar(node, "a weight format", remedy)
         if isinstance(scalar.value, str):
             if scalar.value in tuple(WeightFormat):
                 return str(scalar.value)
             if scalar.value[:5].lower() == "gguf-":
                 return self._gguf(scalar)
-        near = nearest(scalar.text, WeightFormat)
-        ahead = f"did you mean {near}? " if near else ""
-        raise Misfit(f"{show(scalar)} is not a weight format{surprise(scalar)}", f"{ahead}{remedy}")
+        remedy = suggest(scalar.text, tuple(WeightFormat), remedy)
+        raise Misfit(f"{show(scalar)} is not a weight format{surprise(scalar)}", remedy)
 
     def _gguf(self, scalar: Scalar) -> str:
         kind = scalar.text[5:].upper()
@@ -73,7 +74,7 @@ class WeightsWord(Kind):
             return f"gguf-{kind}"
         near = nearest(kind, GGUF_TYPES)
         ahead = f"did you mean gguf-{near}? " if near else ""
-        raise Misfit(f"{show(scalar)} names no GGUF type", f"{ahead}the types are {', '.join(GGUF_TYPES)}")
+        raise Misfit(f"{show(scalar)} names no GGUF type", f"{ahead}The types are {', '.join(GGUF_TYPES)}")
 
     def schema(self) -> dict[str, Any]:
         """A string with the formats; editors get GGUF types in capitals."""
@@ -85,16 +86,15 @@ class WeightsWord(Kind):
 WEIGHTS = WeightsWord()
 
 
-@dataclass(frozen=True, slots=True)
 class Cidr(Kind):
     """An IPv4 or IPv6 network."""
 
-    def read(self, value: object) -> str:
+    def read(self, node: Node) -> str:
         """The network in its usual spelling."""
         import ipaddress
 
         remedy = "write a network such as 203.0.113.7/32"
-        scalar = as_scalar(value, "a network", remedy)
+        scalar = as_scalar(node, "a network", remedy)
         address, slash, _ = scalar.text.partition("/")
         try:
             network = ipaddress.ip_network(scalar.text.strip(), strict=False)
@@ -130,30 +130,34 @@ class SecretReference:
         return f"{self.store}:{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
 class EnvironmentValue(Kind):
     """A text, or ``{secret: store:name}``."""
 
-    def read(self, value: object) -> str | SecretReference:
+    __slots__ = ()
+
+    def read(self, node: Node) -> str | SecretReference:
         """The text, or the reference."""
-        if not isinstance(value, Mapping):
-            return str(ARGUMENT.read(value))
-        if set(value) != {"secret"}:
-            unknown = next((str(key) for key in value if key != "secret"), None)
-            what = f"unknown key {unknown}" if unknown else "the mapping is empty"
-            raise Misfit(what, "write {secret: aws-secretsmanager:name}", (unknown,) if unknown else ())
-        choices = " or ".join(f"{store}:name" for store in SECRET_STORES)
+        if not isinstance(node, Branch):
+            return ARGUMENT.read(node)
+        unknown = next((key for key in node.values if key != "secret"), None)
+        if unknown is not None:
+            remedy = suggest(unknown, ("secret",), "write {secret: aws-secretsmanager:name}")
+            raise Misfit(f"unknown key {show(unknown)}", remedy, (unknown,))
+        if not node.values:
+            raise Misfit("the mapping is empty", "write {secret: aws-secretsmanager:name}")
         try:
-            scalar = as_scalar(value["secret"], "a reference to a secret", f"write {choices}")
-            store, colon, name = scalar.text.partition(":")
-            if store not in SECRET_STORES:
-                near = nearest(store, SECRET_STORES)
-                ahead = f"did you mean {near}:{name}? Write " if near else "write "
-                raise Misfit(f"{show(scalar)} names no store of secrets", f"{ahead}{choices}")
-            if not colon or not re.fullmatch(r"[!-~]{1,512}", name):
-                raise Misfit(f"{show(scalar)} names no secret", f"write {store}: and the secret's name")
+            return self._reference(node.values["secret"])
         except Misfit as misfit:
             raise Misfit(misfit.message, misfit.remedy, ("secret",)) from None
+
+    def _reference(self, node: Node) -> SecretReference:
+        remedy = f"write {' or '.join(f'{store}:name' for store in SECRET_STORES)}"
+        scalar = as_scalar(node, "a reference to a secret", remedy)
+        store, _, name = scalar.text.partition(":")
+        if not isinstance(scalar.value, str) or store not in SECRET_STORES:
+            raise Misfit(f"{show(scalar)} names no store of secrets", suggest(store, SECRET_STORES, remedy))
+        if not re.fullmatch(r"[!-~]{1,512}", name):
+            raise Misfit(f"{show(scalar)} names no secret", f"write {store}: and the secret's name")
         return SecretReference(store, name)
 
     def write(self, value: str | SecretReference) -> Any:
@@ -176,41 +180,42 @@ class EnvironmentValue(Kind):
 ENVIRONMENT_VALUE = EnvironmentValue()
 
 
-@dataclass(frozen=True, slots=True)
 class JsonObject(Kind):
-    """A mapping whose keys another part of gpuprov judges."""
+    """A mapping whose keys another part of gpuprov judges. ``names_file``: a spec may name the JSON file that holds it."""
 
-    path_allowed: bool = False
+    __slots__ = ("names_file",)
 
-    def read(self, value: object) -> dict[str, Any]:
+    def __init__(self, *, names_file: bool = False) -> None:
+        self.names_file = names_file
+
+    def read(self, node: Node) -> dict[str, Any]:
         """The mapping as plain JSON values."""
-        if not isinstance(value, Mapping) or not value:
-            raise Misfit(
-                f"a mapping is wanted here, not {show(value) if value != {} else 'an empty one'}",
-                "write its keys below it",
-            )
-        found = _plain(value)
-        try:
-            json.dumps(found, allow_nan=False)
-        except ValueError:
-            raise Misfit("the mapping holds a number that is not finite", "write finite numbers") from None
-        return dict(found)
+        if not isinstance(node, Branch) or not node.values:
+            shown = "an empty one" if isinstance(node, Branch) else show(node) or "nothing"
+            remedy = "write the path of a config.json" if self.names_file else "write its keys below it"
+            raise Misfit(f"a mapping is wanted here, not {shown}", remedy)
+        return {key: _plain(item, (key,)) for key, item in node.values.items()}
 
     def schema(self) -> dict[str, Any]:
         """An object, or the path of one."""
         mapping: dict[str, Any] = {"type": "object", "minProperties": 1}
-        return {"anyOf": [{"type": "string", "minLength": 1}, mapping]} if self.path_allowed else mapping
+        return {"anyOf": [{"type": "string", "minLength": 1}, mapping]} if self.names_file else mapping
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Scalar):
-        return value.value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value
+def _plain(node: Node, path: Path) -> Any:
+    """A node as JSON values.
+
+    Raises:
+        Misfit: a number that is not finite.
+    """
+    if isinstance(node, Branch):
+        return {key: _plain(item, (*path, key)) for key, item in node.values.items()}
+    if isinstance(node, Items):
+        return [_plain(item, (*path, index)) for index, item in enumerate(node.items)]
+    if isinstance(node.value, float) and not math.isfinite(node.value):
+        raise Misfit(f"{show(node)} is not finite", "write a finite number", path)
+    return whole(node.value) if isinstance(node.value, float) else node.value
 
 
 JSON_OBJECT = JsonObject()
-CONFIG = JsonObject(path_allowed=True)
+CONFIG = JsonObject(names_file=True)

@@ -1,17 +1,24 @@
-"""From nodes to a ``Workload``: shape, rules between keys, defaults; or the one error to show."""
+"""From nodes to a ``Workload``: keys and values, rules between keys, defaults; or the one error to show.
+
+The walk is our own rather than pydantic's: every complaint has a place and our words, and building pydantic's validators
+would cost each ``plan`` more than all the rest of reading.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel
 
 from provisioner.errors import SpecError
 from provisioner.workload.defaults import with_defaults
-from provisioner.workload.faults import Fault, first_error, shape_faults
+from provisioner.workload.faults import Fault, first_error, misfit_value, missing_key, no_mapping, unknown_key
+from provisioner.workload.keys import parts_and_kinds
+from provisioner.workload.kinds import Misfit, WordOrPart
 from provisioner.workload.rules import rule_faults, task_faults
 from provisioner.workload.spec import Workload
-from provisioner.workload.tree import Node, as_input, from_python
+from provisioner.workload.tree import Branch, Node, Path, Scalar, from_python
 
 
 def read_workload(root: Node, file: str | None) -> Workload:
@@ -20,17 +27,45 @@ def read_workload(root: Node, file: str | None) -> Workload:
     Raises:
         SpecError: the first of what is wrong, by position in ``file`` (``None`` = by key).
     """
-    faults = task_faults(root)
-    try:
-        workload = Workload.model_validate(as_input(root))
-    except ValidationError as error:
-        faults += [fault for fault in shape_faults(root, Workload, error) if not _is_below(fault, faults)]
-    else:
-        if not faults:
-            faults = rule_faults(root, workload)
+    out_of_place = task_faults(root)
+    faults: list[Fault] = []
+    workload = _read_part(Workload, root, (), faults)
+    faults = out_of_place + [fault for fault in faults if not _is_below(fault, out_of_place)]
+    if not faults and isinstance(workload, Workload):
+        faults = rule_faults(root, workload)
         if not faults:
             return with_defaults(workload)
     raise first_error(root, faults, file)
+
+
+def _read_part(part: type[BaseModel], node: Node, path: Path, faults: list[Fault]) -> BaseModel | None:
+    """A part of the spec; what is wrong is added to ``faults``, and the result then means nothing."""
+    if not isinstance(node, Branch):
+        faults.append(no_mapping(part, path, node))
+        return None
+    valid = parts_and_kinds(part)
+    values: dict[str, Any] = {}
+    for key, child in node.values.items():
+        if key in valid:
+            values[key] = _read_value(valid[key], child, (*path, key), faults)
+        else:
+            faults.append(unknown_key(Workload, (*path, key)))
+    required = (key for key, info in part.model_fields.items() if info.is_required())
+    faults.extend(missing_key((*path, key)) for key in required if key not in values)
+    return part.model_construct(set(values), **values)
+
+
+def _read_value(behind: tuple[type[BaseModel] | None, Any], node: Node, path: Path, faults: list[Fault]) -> Any:
+    part, kind = behind
+    if part is not None:
+        if isinstance(kind, WordOrPart) and isinstance(node, Scalar) and node.value in kind.words:
+            return node.value
+        return _read_part(part, node, path, faults)
+    try:
+        return kind.read(node)
+    except Misfit as misfit:
+        faults.append(misfit_value(path, misfit))
+        return None
 
 
 def _is_below(fault: Fault, others: list[Fault]) -> bool:
@@ -38,7 +73,7 @@ def _is_below(fault: Fault, others: list[Fault]) -> bool:
     return any(fault.path[: len(other.path)] == other.path for other in others)
 
 
-def workload_from_document(document: dict[str, Any]) -> Workload:
+def workload_from_document(document: Mapping[str, Any]) -> Workload:
     """The workload of a JSON document.
 
     Raises:
@@ -46,8 +81,7 @@ def workload_from_document(document: dict[str, Any]) -> Workload:
     """
     try:
         root = from_python(document)
-    except (TypeError, RecursionError) as error:
-        raise SpecError(
-            f"the workload is no JSON document: {error}", where="workload", remedy="write it as a spec's keys"
-        ) from None
+    except (TypeError, ValueError) as error:
+        remedy = "write it as a spec's keys"
+        raise SpecError(f"the workload is no JSON document: {error}", where="workload", remedy=remedy) from None
     return read_workload(root, None)

@@ -7,7 +7,6 @@ between keys and the defaults that depend on the task.
 """
 
 from datetime import timedelta
-from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -312,9 +311,9 @@ class Placement(SpecPart):
         Literal["auto", "spot", "on-demand", "reserved"], Words(("auto", "spot", "on-demand", "reserved"))
     ] = "auto"
     """How capacity is bought."""
-    max_price: Annotated[Money, MoneyPer(("h",), "12 USD/h")] | None = None
+    max_price: Annotated[Money, MoneyPer("12 USD/h")] | None = None
     """Most for compute of the whole workload, per hour."""
-    budget: Annotated[Money, MoneyPer(("month", "run"), "3000 USD/month or 400 USD/run")] | None = None
+    budget: Annotated[Money, MoneyPer("3000 USD/month", "400 USD/run")] | None = None
     """Most for the whole bill, per month or per run."""
     deadline: Duration | None = None
     """When the work must be done, from its start."""
@@ -345,13 +344,13 @@ class Lifecycle(SpecPart):
     """How a month is used; default steady for serve, else bursty."""
     hours_per_month: Annotated[float, Number(744, "120")] | None = None
     """Hours of use that a month is billed for."""
-    idle: Idle = Field(default_factory=Idle)
+    idle: Idle = Field(default_factory=Idle.model_construct)
     """When a machine counts as idle, and what then happens."""
-    stopped: Stopped = Field(default_factory=Stopped)
+    stopped: Stopped = Field(default_factory=Stopped.model_construct)
     """What happens to a stopped machine."""
     max_lifetime: Annotated[timedelta | Off, WordOr(("off",), DURATION)] | None = None
     """From creation or the last start."""
-    max_spend: Annotated[Money, MoneyPer((None,), "200 USD")] | None = None
+    max_spend: Annotated[Money, MoneyPer("200 USD")] | None = None
     """A lifetime by money, from the price at creation."""
     lease: Duration | None = None
     """Must be renewed with keepalive, else the machine ends."""
@@ -439,17 +438,17 @@ class Workload(SpecPart):
     """How one replica serves; with serve and batch."""
     training: Training | None = None
     """How the model is trained; with finetune and pretrain."""
-    storage: Storage = Field(default_factory=Storage)
+    storage: Storage = Field(default_factory=Storage.model_construct)
     """Disks and traffic."""
-    placement: Placement = Field(default_factory=Placement)
+    placement: Placement = Field(default_factory=Placement.model_construct)
     """Hard requirements on where and on what."""
     optimize: Annotated[Objective, Words.of(Objective)] = Objective.COST
     """What ranks the offers that hold the workload."""
-    lifecycle: Lifecycle = Field(default_factory=Lifecycle)
+    lifecycle: Lifecycle = Field(default_factory=Lifecycle.model_construct)
     """How long machines live."""
     run: Annotated[Run | Auto, WordOrPart(("auto",), Run)] | None = None
     """What is started; none = a bare machine."""
-    access: Access = Field(default_factory=Access)
+    access: Access = Field(default_factory=Access.model_construct)
     """Who may reach the machine."""
     aws: Aws | None = None
     """AWS objects to use."""
@@ -475,7 +474,7 @@ class Workload(SpecPart):
 
         return part_document(self)
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """``sha256:`` and the hash of the normalised spec: comments, key order and spellings of units do not count."""
         from provisioner.workload.document import document_digest

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+DEPTH_MAX = 64
+"""Nesting beyond which a document is refused: the deepest key of a spec is at 5, a model's config.json at about 10."""
+
 Mark = tuple[int, int]
 """Line and column, both counted from 1."""
 
@@ -22,7 +25,7 @@ class Scalar:
     """
 
     text: str
-    value: None | bool | int | float | str
+    value: bool | int | float | str | None
     plain: bool = True
     mark: Mark | None = None
 
@@ -109,31 +112,36 @@ def written_keys(root: Node) -> Iterator[Path]:
             waiting.extend(((*path, index), item) for index, item in enumerate(node.items))
 
 
-def as_input(node: Node) -> Any:
-    """The node as dictionaries and lists whose leaves are still ``Scalar``."""
-    if isinstance(node, Branch):
-        return {key: as_input(value) for key, value in node.values.items()}
-    if isinstance(node, Items):
-        return [as_input(item) for item in node.items]
-    return node
-
-
-def from_python(value: Any) -> Node:
+def from_python(value: Any, depth: int = 0) -> Node:
     """The node of a JSON-able value; whole floats count as integers, since protobuf knows no others.
 
     Raises:
         TypeError: something that JSON has no word for.
+        ValueError: nesting deeper than ``DEPTH_MAX``.
     """
+    if isinstance(value, (Scalar, Branch, Items)):
+        return value
+    if depth > DEPTH_MAX:
+        raise ValueError(f"nested deeper than {DEPTH_MAX} levels")
     if isinstance(value, Mapping):
-        values = {str(key): from_python(item) for key, item in value.items()}
-        return Branch({key: Scalar(key, key) for key in values}, values)
+        values = {str(key): from_python(item, depth + 1) for key, item in value.items()}
+        return Branch({key: Scalar(key, key, plain=False) for key in values}, values)
     if isinstance(value, (list, tuple)):
-        return Items(tuple(from_python(item) for item in value))
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        value = int(value)
+        return Items(tuple(from_python(item, depth + 1) for item in value))
     if value is None or isinstance(value, (bool, int, float, str)):
-        text = (
-            {None: "null", True: "true", False: "false"}.get(value) if isinstance(value, (bool, type(None))) else None
-        )
-        return Scalar(str(value) if text is None else text, value, plain=not isinstance(value, str))
+        return _scalar(value)
     raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def _scalar(value: bool | float | str | None) -> Scalar:
+    if isinstance(value, str):
+        return Scalar(value, value, plain=False)
+    if value is None or isinstance(value, bool):
+        return Scalar({None: "null", True: "true", False: "false"}[value], value)
+    number = whole(value)
+    return Scalar(str(number), number)
+
+
+def whole(number: float) -> float:
+    """The number as an integer where it is one and floats of its size are exact."""
+    return int(number) if isinstance(number, float) and number.is_integer() and abs(number) <= 2**53 else number

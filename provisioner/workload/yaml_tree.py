@@ -13,24 +13,22 @@ from typing import Any
 
 import yaml
 
-from provisioner.workload.tree import SCALAR_DIGITS_MAX, Branch, Items, Mark, Node, Scalar
+from provisioner.workload.tree import DEPTH_MAX, SCALAR_DIGITS_MAX, Branch, Items, Mark, Node, Scalar
 
-DEPTH_MAX = 64
-"""Nesting beyond which a file is refused: the deepest key of a spec is at 5, a model's config.json at about 10."""
 NODES_MAX = 10_000
 """Values of a file after aliases are expanded; a spec with every key has about 150."""
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_DECIMAL = re.compile(r"[-+]?[0-9]+")
-_OCTAL = re.compile(r"0o[0-7]+")
-_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_INFINITY = re.compile(r"[-+]?\.(?:inf|Inf|INF)")
+_NUMBER = re.compile(
+    r"(?P<decimal>[-+]?[0-9]+)|0o(?P<octal>[0-7]+)|0x(?P<hexadecimal>[0-9a-fA-F]+)"
+    r"|(?P<float>[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?)"
+)
+_INFINITE = {f"{sign}.{word}": float(f"{sign}inf") for sign in ("", "+", "-") for word in ("inf", "Inf", "INF")}
 _NAN = frozenset({".nan", ".NaN", ".NAN"})
 
 
-class YamlFault(Exception):  # noqa: N818 - a complaint with a mark, turned into a SpecError where the file's name is known
+class YamlFault(Exception):
     """The text is not YAML that a spec may be written in."""
 
     def __init__(self, message: str, remedy: str, mark: Mark | None = None) -> None:
@@ -48,18 +46,18 @@ def resolve(text: str) -> bool | int | float | str | None:
         return _BOOLEANS[text]
     if text[0] not in "-+.0123456789":
         return text
-    if len(text) <= SCALAR_DIGITS_MAX:
-        if _DECIMAL.fullmatch(text):
-            return int(text)
-        if _OCTAL.fullmatch(text):
-            return int(text[2:], 8)
-        if _HEXADECIMAL.fullmatch(text):
-            return int(text[2:], 16)
-        if _FLOAT.fullmatch(text):
-            return float(text)
-    if _INFINITY.fullmatch(text):
-        return float("-inf") if text[0] == "-" else float("inf")
-    return float("nan") if text in _NAN else text
+    if text in _INFINITE:
+        return _INFINITE[text]
+    if text in _NAN:
+        return float("nan")
+    match = _NUMBER.fullmatch(text) if len(text) <= SCALAR_DIGITS_MAX else None
+    if match is None:
+        return text
+    if match["decimal"]:
+        return int(text)
+    if match["octal"]:
+        return int(match["octal"], 8)
+    return int(match["hexadecimal"], 16) if match["hexadecimal"] else float(text)
 
 
 @dataclass(slots=True)
@@ -104,7 +102,7 @@ class _Builder:
         if isinstance(event, yaml.DocumentStartEvent):
             self._start(event, mark)
         elif isinstance(event, yaml.AliasEvent):
-            self._alias(event.anchor, mark)
+            self._alias(event.anchor or "", mark)
         elif isinstance(event, yaml.ScalarEvent):
             self._scalar(event, mark)
         elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
