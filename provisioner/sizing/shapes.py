@@ -201,9 +201,9 @@ class Tower:
     """Patches per token side after merging."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ModelShape:
-    """Dimensions that memory and speed depend on.
+    """Dimensions that memory and speed depend on; two shapes are equal only when they are the same object.
 
     ``kinds`` are the distinct layers and ``pattern`` their order (indices into ``kinds``), so that a stage of a pipeline can be
     cut at its true place. Parameter counts leave draft (multi-token-prediction) heads out and count tied embeddings once.

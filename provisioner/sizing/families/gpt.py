@@ -12,7 +12,6 @@ from provisioner.sizing.families.attention import dense_mlp, grouped_attention
 from provisioner.sizing.families.fields import Fields
 from provisioner.sizing.shapes import Layer, ModelShape
 
-
 DEFAULT_POSITIONS = 1024
 """Rows of the position table where the config is silent (class default of GPT-2 and its kin)."""
 

@@ -1,0 +1,87 @@
+"""Low-rank adapters: which matrices they sit on and how many parameters they add."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from provisioner.errors import UsageError
+from provisioner.sizing.shapes import Layer, Matrix, ModelShape
+
+ATTENTION_INPUTS = ("q_proj", "k_proj", "v_proj")
+MLP = ("gate_proj", "up_proj", "down_proj")
+SPELLINGS = {
+    "qkv": ATTENTION_INPUTS,
+    "c_attn": ATTENTION_INPUTS,
+    "w_pack": ATTENTION_INPUTS,
+    "qkv_proj": ATTENTION_INPUTS,
+    "query_key_value": ATTENTION_INPUTS,
+    "attention": (*ATTENTION_INPUTS, "o_proj"),
+    "mlp": MLP,
+    "c_proj": ("o_proj", "down_proj"),
+    "dense": ("o_proj",),
+    "w1": ("gate_proj",),
+    "w2": ("up_proj",),
+    "gate_up_proj": ("gate_proj", "up_proj"),
+    "fc1": ("up_proj",),
+    "fc2": ("down_proj",),
+    "dense_h_to_4h": ("up_proj",),
+    "dense_4h_to_h": ("down_proj",),
+    "out_proj": ("out_proj", "o_proj"),
+}
+"""Names of fused or older modules -> the matrices they stand for."""
+
+
+@lru_cache(maxsize=256)
+def target_names(targets: str | tuple[str, ...], shape: ModelShape) -> frozenset[str] | None:
+    """Matrix names of a target list, ``None`` for all linear layers.
+
+    Raises:
+        UsageError: a name matches no matrix of the model.
+    """
+    if targets == "all-linear":
+        return None
+    words = (targets,) if isinstance(targets, str) else targets
+    known = {matrix.name for kind in shape.kinds for matrix in _matrices(kind)}
+    names: set[str] = set()
+    for word in words:
+        expanded = {name for name in SPELLINGS.get(word.lower(), (word,)) if name in known}
+        if not expanded:
+            raise UsageError(
+                f"lora.targets {word!r} is no linear layer of {shape.id}",
+                remedy=f"use all-linear or some of {', '.join(sorted(known))}",
+            )
+        names |= expanded
+    return frozenset(names)
+
+
+def _matrices(kind: Layer) -> tuple[Matrix, ...]:
+    return kind.mixer.matrices + kind.mlp.matrices + kind.mlp.expert_matrices
+
+
+@lru_cache(maxsize=256)
+def adapter_params(shape: ModelShape, rank: int, targets: str | tuple[str, ...]) -> int:
+    """Parameters of adapters of a rank on all targets: rank x (inputs + outputs) each.
+
+    Routed experts get none with ``all-linear`` (their fused weights are no linear modules); name their matrices to add one per
+    expert.
+    """
+    names = target_names(targets, shape)
+    total = 0
+    for count, kind in zip(shape.counts, shape.kinds, strict=True):
+        for matrix in kind.mixer.matrices + kind.mlp.matrices:
+            if names is None or matrix.name in names:
+                total += count * rank * (matrix.inputs + matrix.outputs)
+        for matrix in kind.mlp.expert_matrices:
+            if names is not None and matrix.name in names:
+                total += count * kind.mlp.experts * rank * (matrix.inputs + matrix.outputs)
+    return total
+
+
+@lru_cache(maxsize=256)
+def adapter_input_elements(shape: ModelShape, targets: str | tuple[str, ...]) -> int:
+    """Elements per token and layer stack that adapters add to stored activations: a copy of each target's input."""
+    names = target_names(targets, shape)
+    return sum(
+        count * sum(m.inputs for m in kind.mixer.matrices + kind.mlp.matrices if names is None or m.name in names)
+        for count, kind in zip(shape.counts, shape.kinds, strict=True)
+    )

@@ -1,0 +1,68 @@
+"""Activations of a training step: what a layer stores for its backward pass, and the loss.
+
+Counts are per token, in elements of the compute type unless a name says bytes. A layer with flash attention stores about
+5 x hidden + 2 x query + 2 x key-value + 4 x intermediate, with fp32 copies in its norms.
+
+Source: stas00/ml-engineering @744d01e training/performance (one layer's measured activations of five models) and the term list
+of vramcalc 0.1.2; the counts give 27.5 hidden-size tensors for Llama-3.1-8B (28 measured), 24.3 for SmolLM2-360M (24).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from provisioner.sizing.shapes import Layer, Mlp, ModelShape
+
+NORM_FP32_COPIES = 1
+"""Each RMS or layer norm stores an fp32 copy of its input beside the 16-bit one."""
+SELECTIVE_SHARE = 0.45
+"""Share of a layer that selective checkpointing keeps: the outputs of matrix products and attention."""
+EAGER_BYTES_PER_SCORE = 8
+"""Bytes per attention score that eager attention stores: 16-bit scores, fp32 softmax, 16-bit result."""
+
+
+@lru_cache(maxsize=4096)
+def layer_elements(layer: Layer, hidden: int, *, repeats_kv: bool = False) -> float:
+    """Elements per token that one layer stores for its backward pass (fp32 copies counted as two)."""
+    mixer = layer.mixer
+    total = 0.0
+    if mixer.kind in ("full", "window"):
+        query, keys = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
+        total += 2.5 * hidden + 2 * query + 2 * keys + 2 * NORM_FP32_COPIES * hidden
+        if repeats_kv and keys < query:
+            total += 2 * query
+        if mixer.vector_params >= 2 * mixer.head_dim and mixer.vector_params <= 4 * mixer.head_dim:
+            total += 3 * (query + keys)
+    elif mixer.kind != "none":
+        outputs = sum(matrix.outputs for matrix in mixer.matrices if matrix.name != "o_proj")
+        total += 2.5 * hidden + 2 * outputs + 2 * NORM_FP32_COPIES * hidden
+    if layer.mlp.matrices or layer.mlp.experts:
+        total += 2.5 * hidden + mlp_elements(layer.mlp, hidden) + 2 * NORM_FP32_COPIES * hidden
+    return total
+
+
+def mlp_elements(mlp: Mlp, hidden: int) -> float:
+    """Elements per token that an MLP stores: its up (and gate) outputs, their activation and product, routed copies."""
+    routed = 2 * mlp.experts_per_token * hidden if mlp.experts else 0
+    return (4 if mlp.is_gated else 2) * mlp.width + routed
+
+
+@lru_cache(maxsize=512)
+def stack_elements(shape: ModelShape, *, repeats_kv: bool = False) -> float:
+    """Elements per token that all layers store."""
+    return sum(
+        count * layer_elements(kind, shape.hidden_size, repeats_kv=repeats_kv)
+        for count, kind in zip(shape.counts, shape.kinds, strict=True)
+    )
+
+
+@lru_cache(maxsize=512)
+def widest_layer_elements(shape: ModelShape, *, repeats_kv: bool = False) -> float:
+    """Elements per token of the layer that stores most."""
+    return max(layer_elements(kind, shape.hidden_size, repeats_kv=repeats_kv) for kind in shape.kinds)
+
+
+def eager_bytes_per_token(shape: ModelShape, sequence_tokens: int) -> int:
+    """Bytes per token and layer of eager attention's scores."""
+    heads = max((kind.mixer.heads for kind in shape.kinds if kind.mixer.kind in ("full", "window")), default=0)
+    return heads * sequence_tokens * EAGER_BYTES_PER_SCORE

@@ -1,0 +1,161 @@
+"""Bytes of weights on one rank: formats by part, tensor-parallel splits, pipeline stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from provisioner.errors import UsageError
+from provisioner.sizing.quantisation import LINEAR_PARTS, bits_of
+from provisioner.sizing.shapes import Layer, Matrix, ModelShape, Part, Split
+
+WIDE_FORMATS = ("fp32", "bf16", "fp16")
+EXPERTS_ONLY = ("mxfp4",)
+"""Formats that cover routed experts alone where a model has them."""
+VOCABULARY_PADDING = 64
+"""vLLM pads the vocabulary to a multiple of this (vocab_parallel_embedding.py); others do alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightFormats:
+    """Bits per weight of each part, and how the weights are called."""
+
+    word: str
+    wide_bits: float
+    bits: Mapping[str, float]
+
+    def of(self, part: str) -> float:
+        """Bits per weight of a part."""
+        return self.bits.get(part, self.wide_bits)
+
+
+@lru_cache(maxsize=1024)
+def resolve_formats(shape: ModelShape, word: str, *, keeps_fp32: bool = False) -> WeightFormats:
+    """Formats of all parts for a word of the spec; ``auto`` is as published.
+
+    ``keeps_fp32`` is true for engines that load fp32 checkpoints as they are; others convert them to 16 bit.
+
+    Raises:
+        UsageError: the word is no format, or the published format is not known.
+    """
+    published = bits_of(shape.weights_dtype)
+    wide = published if keeps_fp32 else min(published, 16.0)
+    if word == "auto":
+        quantisation = shape.quantisation
+        if quantisation is None:
+            return WeightFormats(shape.weights_dtype, wide, {})
+        if any(name == "unknown" for _, name in quantisation.formats):
+            raise UsageError(
+                f"the format in which {shape.id} is published is not known", remedy="state model.weights in the spec"
+            )
+        return WeightFormats(quantisation.method, wide, {part: bits_of(name) for part, name in quantisation.formats})
+    if word in WIDE_FORMATS:
+        return WeightFormats(word, bits_of(word), {})
+    bits = bits_of(word)
+    if word.startswith("gguf-"):
+        return WeightFormats(word, 32.0, dict.fromkeys((*LINEAR_PARTS, "embedding", "head", "tower"), bits))
+    parts = (Part.EXPERT,) if word in EXPERTS_ONLY and shape.is_moe else LINEAR_PARTS
+    return WeightFormats(word, min(wide, 16.0), dict.fromkeys(parts, bits))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerBytes:
+    """Bytes of one layer on one rank."""
+
+    dense: float
+    experts: float
+
+
+@lru_cache(maxsize=4096)
+def layer_bytes(layer: Layer, formats_key: tuple[tuple[str, float], ...], wide_bits: float, tensor: int) -> LayerBytes:
+    """Bytes of one layer on one of ``tensor`` ranks; routed experts apart."""
+    bits = dict(formats_key)
+
+    def width(part: str) -> float:
+        return bits.get(part, wide_bits) / 8
+
+    mixer, mlp = layer.mixer, layer.mlp
+    dense = sum(_rank_params(m, mixer.kv_heads, tensor) for m in mixer.matrices) * width(mixer.part)
+    dense += sum(_rank_params(m, 0, tensor) for m in mlp.matrices) * width(mlp.part)
+    dense += mlp.router_params * width(Part.ROUTER)
+    dense += (mixer.vector_params / tensor + mlp.vector_params + layer.norm_params) * wide_bits / 8
+    expert = mlp.expert_params * width(Part.EXPERT) + mlp.expert_vector_params * wide_bits / 8
+    return LayerBytes(dense, mlp.experts * expert / tensor)
+
+
+def _rank_params(matrix: Matrix, kv_heads: int, tensor: int) -> float:
+    """Weights of a matrix on one rank: key and value heads fewer than ranks are replicated."""
+    if matrix.split is Split.NONE:
+        return matrix.params
+    if kv_heads and matrix.name in ("k_proj", "v_proj", "cross_k_proj", "cross_v_proj"):
+        return matrix.params / min(tensor, kv_heads)
+    return matrix.params / tensor
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeBytes:
+    """Bytes of a model on one rank: per kind of layer, and at the two ends of the stack."""
+
+    kinds: tuple[LayerBytes, ...]
+    embedding: float
+    head: float
+    """Output projection with the last norm; a tied head is the embedding again on the last of several stages."""
+    tied_copy: float
+    towers: float
+
+    def stack(self, counts: tuple[int, ...]) -> float:
+        """Bytes of so many layers of each kind."""
+        return sum(n * (kind.dense + kind.experts) for n, kind in zip(counts, self.kinds, strict=True))
+
+
+@lru_cache(maxsize=1024)
+def shape_bytes(shape: ModelShape, word: str, tensor: int, *, keeps_fp32: bool = False) -> ShapeBytes:
+    """Bytes of all parts of a model on one of ``tensor`` ranks."""
+    formats = resolve_formats(shape, word, keeps_fp32=keeps_fp32)
+    key = tuple(sorted(formats.bits.items()))
+    vocabulary = -(-shape.vocab_size // VOCABULARY_PADDING) * VOCABULARY_PADDING if tensor > 1 else shape.vocab_size
+    padding = vocabulary / max(1, shape.vocab_size)
+    embedding = shape.embedding_params * padding / tensor * formats.of(Part.EMBEDDING) / 8
+    head = shape.head_params * padding / tensor * formats.of(Part.HEAD) / 8
+    return ShapeBytes(
+        kinds=tuple(layer_bytes(kind, key, formats.wide_bits, tensor) for kind in shape.kinds),
+        embedding=embedding,
+        head=head + shape.final_norm_params * formats.wide_bits / 8,
+        tied_copy=embedding if shape.tied_embeddings else 0.0,
+        towers=shape.tower_params * formats.of(Part.TOWER) / 8,
+    )
+
+
+@lru_cache(maxsize=1024)
+def stage_counts(shape: ModelShape, stages: int) -> tuple[tuple[int, ...], ...]:
+    """Layers of each kind on each pipeline stage; a remainder goes to the later inner stages, as vLLM cuts."""
+    if stages == 1:
+        return (shape.counts,)
+    layers = shape.num_layers
+    sizes = [layers // stages] * stages
+    for offset in range(layers % stages):
+        sizes[-2 - offset if stages > offset + 1 else -1] += 1
+    result = []
+    start = 0
+    for size in sizes:
+        part = shape.pattern[start : start + size]
+        result.append(tuple(part.count(index) for index in range(len(shape.kinds))))
+        start += size
+    return tuple(result)
+
+
+def stage_weight_bytes(rank: ShapeBytes, counts: tuple[int, ...], stage: int, stages: int) -> float:
+    """Weights of one stage on one rank: the first holds embedding and towers, the last the head."""
+    size = rank.stack(counts)
+    if stage == 0:
+        size += rank.embedding + rank.towers
+    if stage == stages - 1:
+        size += rank.head + (rank.tied_copy if stages > 1 else 0.0)
+    return size
+
+
+def total_weight_bytes(shape: ModelShape, word: str = "auto") -> int:
+    """Bytes of the whole model on one GPU."""
+    rank = shape_bytes(shape, word, 1)
+    return round(stage_weight_bytes(rank, shape.counts, 0, 1))
