@@ -7,6 +7,8 @@ Foreign errors never pass: each cloud maps them to ``provisioner.errors`` by a t
 - A list may lag behind a create (an object may be invisible for some seconds after it was made), and never shows terminated
   instances older than the cloud keeps them. ``get_instance`` returns ``None`` where nothing is visible.
 - ``terminate_instance`` and ``delete_*`` of something that is gone succeed.
+- An end takes time: after ``terminate_instance`` the machine is ``terminating``, and its data disks and security group are free
+  only once ``get_instance`` shows a state that ``is_gone``, or ``None``. Deleting what is still in use is ``Rejected``.
 - Zones are AWS zone ids and GCP zones; times are aware UTC; prices are not a cloud's business.
 """
 
@@ -171,15 +173,15 @@ class Cloud(Protocol):
         ...
 
     def start_instance(self, placement: Placement, instance_id: str) -> Instance:
-        """Start a stopped machine. ``CapacityError`` leaves it stopped and whole."""
+        """Start a stopped machine; ``pending`` at first. ``CapacityError`` leaves it stopped and whole."""
         ...
 
     def stop_instance(self, placement: Placement, instance_id: str) -> Instance:
-        """Stop a running machine. ``Rejected`` where its market or disks do not allow a stop."""
+        """Stop a running machine; ``stopping`` at first. ``Rejected`` where its market or disks do not allow a stop."""
         ...
 
     def terminate_instance(self, placement: Placement, instance_id: str) -> None:
-        """End a machine and its root disk."""
+        """End a machine and its root disk; returns before it is gone (see the module's head)."""
         ...
 
     def set_tags(self, placement: Placement, object_id: str, tags: Mapping[str, str]) -> None:
@@ -203,17 +205,17 @@ class Cloud(Protocol):
         ...
 
     def delete_volume(self, placement: Placement, volume_id: str) -> None:
-        """Delete a detached disk."""
+        """Delete a detached disk. ``Rejected`` while it is attached."""
         ...
 
     def ensure_security_group(
         self, placement: Placement, tags: Mapping[str, str], cidrs: Sequence[str], ports: Sequence[int]
     ) -> str:
-        """Id of the closed group with these tags in the region, made where there is none."""
+        """Id of the closed group with these tags in the region, made where there is none; its rules become the given ones."""
         ...
 
     def delete_security_group(self, placement: Placement, group_id: str) -> None:
-        """Delete a group that nothing uses."""
+        """Delete a group that nothing uses. ``Rejected`` while a machine uses it."""
         ...
 
     def list_objects(self) -> list[BillableObject]:

@@ -1,0 +1,248 @@
+"""What a person or a test does to the sandbox from outside the cloud's interface; none of it is in the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+from provisioner.clouds.sandbox import (
+    bill,
+    capacity,
+    clock,
+    faults,
+    journal,
+    latencies,
+    machines,
+    metrics,
+    network,
+    power,
+    quota,
+    schema,
+    storage,
+)
+from provisioner.clouds.sandbox.call import Call
+from provisioner.clouds.sandbox.errors import DamagedFile
+from provisioner.clouds.sandbox.machines import Machine
+from provisioner.clouds.sandbox.prices import Market
+from provisioner.clouds.sandbox.store import Store
+from provisioner.errors import NotFound, UsageError
+from provisioner.vocabulary import CapacityType
+
+
+class Controls:
+    """Limits, events, clock, faults, telemetry and bill of one sandbox file."""
+
+    def __init__(self, store: Store, host: clock.Host, market: Market) -> None:
+        self._store = store
+        self._host = host
+        self._market = market
+
+    @contextmanager
+    def _act(self) -> Iterator[Call]:
+        """One transaction on a world that is up to date."""
+        with self._store.transaction() as connection:
+            call = Call(connection, clock.now_us(connection, self._host))
+            power.settle(connection, call.now_us)
+            yield call
+
+    def clock_offset(self) -> timedelta:
+        """How far the sandbox's clock is ahead of the host's."""
+        with self._act() as call:
+            return timedelta(microseconds=clock.offset_us(call.connection))
+
+    def advance_clock(self, duration: timedelta) -> datetime:
+        """Move the clock forward and carry out what becomes due on the way, each at its own moment.
+
+        Returns:
+            The new time.
+        """
+        with self._act() as call:
+            clock.advance(call.connection, duration)
+            now_us = call.now_us + clock.duration_us(duration)
+            power.settle(call.connection, now_us)
+            return clock.from_us(now_us)
+
+    def set_capacity(self, pool: str, instances: int | None) -> None:
+        """Limit how many machines run at once in a pool of placements; ``None`` lifts the limit for it."""
+        with self._act() as call:
+            capacity.put(call.connection, pool, instances)
+
+    def clear_capacity(self) -> None:
+        """Forget all limits of capacity."""
+        with self._act() as call:
+            capacity.clear(call.connection)
+
+    def capacities(self) -> list[capacity.Capacity]:
+        """Limits of capacity with their use."""
+        with self._act() as call:
+            return capacity.read_all(call.connection)
+
+    def set_quota(self, cloud: str, region: str, name: str, units: Fraction | None) -> tuple[str, ...]:
+        """Set (or with ``None`` lift) a quota by its code, or by an instance type or family that it covers.
+
+        Returns:
+            The codes that were set.
+
+        Raises:
+            UsageError: an unknown region or name.
+        """
+        self._market.prepare(cloud)
+        with self._act() as call:
+            if region != quota.ANY_REGION and not self._market.zones(cloud, region):
+                raise UsageError(
+                    f"the catalog has no region {region!r} on {cloud}", remedy="see `gpuprov offers`, or use *"
+                )
+            is_global = cloud == "gcp" and name == quota.GLOBAL_GPUS
+            codes = (name,) if is_global else self._market.quota_codes(cloud, name)
+            if not codes:
+                raise UsageError(
+                    f"{name!r} is no quota code, instance type or family of {cloud}",
+                    remedy="name a code such as L-DB2E81BA, or a family such as g6",
+                )
+            for code in codes:
+                quota.put(call.connection, cloud, quota.ANY_REGION if is_global else region, code, units)
+            return codes
+
+    def clear_quotas(self) -> None:
+        """Lift all quotas."""
+        with self._act() as call:
+            quota.clear(call.connection)
+
+    def quotas(self) -> list[quota.Quota]:
+        """Quotas that are set, with their use."""
+        with self._act() as call:
+            return quota.read_all(call.connection)
+
+    def reclaim(self, instance_id: str, notice: timedelta | None = None) -> datetime:
+        """Let the cloud take a spot machine back, after its notice.
+
+        Args:
+            instance_id: the machine.
+            notice: how long it has left; ``None`` is the cloud's own.
+
+        Returns:
+            When it is taken.
+
+        Raises:
+            NotFound: there is no such machine.
+            UsageError: it is no spot machine, or does not run.
+        """
+        with self._act() as call:
+            machine = self._machine(call, instance_id)
+            if machine.capacity_type is not CapacityType.SPOT:
+                raise UsageError(f"{machine.id} is {machine.capacity_type}: only spot machines are taken back")
+            if not machine.is_alive:
+                raise UsageError(f"{machine.id} is {machine.state}: only a running machine can be taken back")
+            left = self._market.reclaim_notice(machine.cloud) if notice is None else notice
+            if left < timedelta(0):
+                raise UsageError("a notice is not negative")
+            at_us = call.now_us + clock.duration_us(left)
+            line = f"spot: interruption notice, action at {clock.from_us(at_us).isoformat()}"
+            power.write_console(call.connection, machine.id, call.now_us, line)
+            machines.save(call.connection, replace(machine, reclaim_us=at_us))
+            power.settle(call.connection, call.now_us)
+            return clock.from_us(at_us)
+
+    def vanish(self, object_id: str) -> str:
+        """Make a machine, disk or security group disappear without a trace; its bill ends.
+
+        Returns:
+            What it was: ``instance``, ``volume`` or ``security-group``.
+
+        Raises:
+            NotFound: nothing of that id exists.
+        """
+        with self._act() as call:
+            machine = machines.load(call.connection, object_id)
+            if machine is not None and not machine.is_gone:
+                power.vanish(call.connection, machine, call.now_us)
+                return "instance"
+            disk = storage.load(call, object_id)
+            if disk is not None:
+                storage.remove(call, disk)
+                return storage.KIND
+            if network.load(call, object_id) is not None:
+                network.remove(call, object_id)
+                return network.KIND
+            raise NotFound(
+                f"nothing in the sandbox has the id {object_id}", remedy="see `gpuprov sandbox bill --running`"
+            )
+
+    def inject(self, fault: faults.Fault) -> None:
+        """Put an error in front of coming calls."""
+        with self._act() as call:
+            faults.inject(call.connection, fault)
+
+    def clear_faults(self) -> None:
+        """Forget injected errors."""
+        with self._act() as call:
+            faults.clear(call.connection)
+
+    def faults(self) -> list[faults.Fault]:
+        """Injected errors that are still to strike."""
+        with self._act() as call:
+            return faults.read_all(call.connection)
+
+    def set_latency(self, latency: latencies.Latency) -> latencies.Latency:
+        """Set how long a call blocks or a change takes."""
+        with self._act() as call:
+            return latencies.write(call.connection, latency)
+
+    def latencies(self) -> list[latencies.Latency]:
+        """All latencies as they are set."""
+        with self._act() as call:
+            return [latencies.read(call.connection, name) for name in latencies.names()]
+
+    def set_telemetry(
+        self, instance_id: str, signals: Mapping[str, Any], console: str | None = None
+    ) -> list[metrics.Sample]:
+        """Add a sample of signals, a line on the serial console, or both.
+
+        Returns:
+            The machine's samples, oldest first.
+        """
+        with self._act() as call:
+            if signals:
+                metrics.put(call.connection, instance_id, call.now_us, signals)
+            if console is not None:
+                metrics.put_console(call.connection, instance_id, call.now_us, console)
+            return metrics.read(call.connection, instance_id)
+
+    def clear_telemetry(self, instance_id: str) -> None:
+        """Let a machine's telemetry go silent."""
+        with self._act() as call:
+            metrics.clear(call.connection, instance_id)
+
+    def telemetry(self, instance_id: str, since: datetime | None = None) -> list[metrics.Sample]:
+        """A machine's samples, oldest first."""
+        with self._act() as call:
+            return metrics.read(call.connection, instance_id, 0 if since is None else clock.to_us(since))
+
+    def bill(self, *, running_only: bool = False, stack_id: str | None = None) -> bill.Bill:
+        """The bill up to now."""
+        with self._act() as call:
+            return bill.read(call.connection, call.now_us, running_only=running_only, stack_id=stack_id)
+
+    def calls(self, *, after: int = 0, operation: str | None = None) -> list[journal.Entry]:
+        """The journal of calls."""
+        with self._act() as call:
+            return journal.read(call.connection, after=after, operation=operation)
+
+    def reset(self) -> None:
+        """Empty the sandbox: objects, bill, clock, limits, faults, journal. A damaged file is deleted."""
+        try:
+            with self._store.transaction() as connection:
+                schema.clear(connection)
+        except DamagedFile:
+            self._store.remove()
+
+    @staticmethod
+    def _machine(call: Call, instance_id: str) -> Machine:
+        machine = machines.load(call.connection, instance_id)
+        if machine is None or machine.is_gone:
+            raise NotFound(f"there is no instance {instance_id} in the sandbox", remedy="see `gpuprov status`")
+        return machine

@@ -1,0 +1,112 @@
+"""Telemetry of the sandbox's machines: samples that a person or a test sets and an idle decision reads.
+
+A sample holds until the next one. A signal that is ``None`` is not available (a MIG device's utilisation, say); that is
+unknown, never zero.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from sqlite3 import Connection
+from typing import Any
+
+from provisioner.clouds.sandbox import machines, power
+from provisioner.clouds.sandbox.clock import from_us
+from provisioner.errors import NotFound, UsageError
+
+PER_GPU = ("gpu_utilization_percent", "gpu_memory_used_bytes", "gpu_power_watts")
+"""Signals with one value a GPU: a list of numbers and nulls."""
+
+SCALARS = (
+    "cpu_percent",
+    "disk_bytes_per_s",
+    "network_bytes_per_s",
+    "logins",
+    "requests_in_flight",
+)
+"""Signals with one value a machine."""
+
+_KEPT_PER_INSTANCE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Signals of one machine at one moment."""
+
+    at: datetime
+    signals: Mapping[str, Any]
+
+
+def put(connection: Connection, instance_id: str, at_us: int, signals: Mapping[str, Any]) -> Sample:
+    """Add a sample; signals that it does not name keep their last value.
+
+    Raises:
+        NotFound: there is no such machine.
+        UsageError: an unknown signal, or a value that is no number or null.
+    """
+    machine = machines.load(connection, instance_id)
+    if machine is None or machine.is_gone:
+        raise NotFound(f"there is no instance {instance_id} in the sandbox", remedy="see `gpuprov status`")
+    for name, value in signals.items():
+        _check(name, value)
+    merged = {**_last(connection, instance_id), **signals}
+    connection.execute(
+        "INSERT INTO telemetry (instance_id, at_us, signals) VALUES (?, ?, ?)",
+        (instance_id, at_us, json.dumps(merged, sort_keys=True)),
+    )
+    connection.execute(
+        "DELETE FROM telemetry WHERE instance_id = ? AND seq NOT IN"
+        " (SELECT seq FROM telemetry WHERE instance_id = ? ORDER BY seq DESC LIMIT ?)",
+        (instance_id, instance_id, _KEPT_PER_INSTANCE),
+    )
+    return Sample(from_us(at_us), merged)
+
+
+def put_console(connection: Connection, instance_id: str, at_us: int, line: str) -> None:
+    """Add a line to a machine's serial console, as the watcher on it does.
+
+    Raises:
+        NotFound: there is no such machine.
+    """
+    if machines.load(connection, instance_id) is None:
+        raise NotFound(f"there is no instance {instance_id} in the sandbox", remedy="see `gpuprov status`")
+    power.write_console(connection, instance_id, at_us, line)
+
+
+def read(connection: Connection, instance_id: str, since_us: int = 0) -> list[Sample]:
+    """Samples of a machine since a moment, oldest first; the one that holds at that moment comes first."""
+    rows = connection.execute(
+        "SELECT * FROM telemetry WHERE instance_id = ? AND at_us >= coalesce("
+        " (SELECT max(at_us) FROM telemetry WHERE instance_id = ? AND at_us <= ?), ?) ORDER BY at_us, seq",
+        (instance_id, instance_id, since_us, since_us),
+    )
+    return [Sample(from_us(row["at_us"]), json.loads(row["signals"])) for row in rows]
+
+
+def clear(connection: Connection, instance_id: str) -> None:
+    """Forget a machine's samples: its telemetry has gone silent."""
+    connection.execute("DELETE FROM telemetry WHERE instance_id = ?", (instance_id,))
+
+
+def _last(connection: Connection, instance_id: str) -> dict[str, Any]:
+    row = connection.execute(
+        "SELECT signals FROM telemetry WHERE instance_id = ? ORDER BY seq DESC LIMIT 1", (instance_id,)
+    ).fetchone()
+    return {} if row is None else dict(json.loads(row["signals"]))
+
+
+def _check(name: str, value: object) -> None:
+    if name in PER_GPU:
+        if not isinstance(value, list) or not value or not all(_is_number_or_null(one) for one in value):
+            raise UsageError(f"{name} takes one number or null a GPU", remedy=f"write it as {name}=[0,97]")
+    elif name not in SCALARS:
+        raise UsageError(f"there is no signal {name!r}", remedy=f"use one of {', '.join(PER_GPU + SCALARS)}")
+    elif not _is_number_or_null(value):
+        raise UsageError(f"{name} takes a number or null, not {value!r}")
+
+
+def _is_number_or_null(value: object) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
