@@ -54,6 +54,8 @@ def tiered_cost_usd(tiers: Sequence[PriceTier], units: Decimal) -> Decimal | Non
     """USD of so many units, each unit at the price of its tier; ``None`` where the tiers do not reach that far."""
     total, reached = Decimal(0), Decimal(0)
     for tier in tiers:
+        if units <= tier.from_units:
+            break
         if tier.from_units > reached:
             return None
         upper = units if tier.to_units is None else min(units, tier.to_units)
