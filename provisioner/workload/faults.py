@@ -1,4 +1,4 @@
-"""What is wrong with a spec, key by key, in our words: pydantic's findings are translated here and shown nowhere."""
+"""What is wrong with a spec, key by key, and which of it to show."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from provisioner.errors import Position, SpecError
 from provisioner.workload.keys import all_keys, part_of
-from provisioner.workload.kinds import Misfit, show
+from provisioner.workload.kinds import Misfit
 from provisioner.workload.nearest import nearest
-from provisioner.workload.tree import Mark, Node, Path, Scalar, dotted, key_mark, mark_of
+from provisioner.workload.tree import Mark, Node, Path, Scalar, dotted, key_mark, mark_of, show, shown_path
 
 REQUIRED_KEYS = {
     "version": "add version: 1",
@@ -21,6 +21,9 @@ REQUIRED_KEYS = {
     "training.method": "add method: full, lora or qlora",
 }
 """Required keys and how to add each."""
+
+FAULTS_MAX = 50
+"""Faults that are collected before reading stops: one is shown, and each unknown key costs a search."""
 
 PLACES_MAX = 3
 """Places that are named when a key belongs elsewhere; more would only confuse."""
@@ -47,8 +50,7 @@ def first_error(root: Node, faults: Iterable[Fault], file: str | None) -> SpecEr
     first = ordered[0]
     more = len(ordered) - 1
     message = f"{first.message} (and {more} more)" if more else first.message
-    mark = first.mark(root)
-    where = Position(file, *mark) if file and mark else (file or dotted(first.path) or "workload")
+    where = Position(file, *(first.mark(root) or (1, 1))) if file else shown_path(first.path) or "workload"
     return SpecError(message, where=where, remedy=first.remedy)
 
 
@@ -70,7 +72,7 @@ def _without_consequences(faults: list[Fault]) -> list[Fault]:
 def misfit_value(path: Path, misfit: Misfit) -> Fault:
     """A value that its key cannot take."""
     inner = (*path, *misfit.path)
-    return Fault(inner, f"{dotted(inner)}: {misfit.message}", misfit.remedy)
+    return Fault(inner, f"{shown_path(inner)}: {misfit.message}", misfit.remedy, at_key=misfit.at_key)
 
 
 def missing_key(path: Path) -> Fault:

@@ -16,32 +16,29 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import PydanticCustomError, core_schema
 
 from provisioner.workload.nearest import nearest
-from provisioner.workload.tree import Branch, Items, Node, Path, Scalar, from_python
+from provisioner.workload.tree import Branch, Items, Node, Path, Scalar, from_python, show
 
-SHOWN_CHARACTERS_MAX = 60
+_NEGATIONS = frozenset({"no", "false", "never", "none", "null", "~"})
 _YAML11_BOOLEANS = frozenset({"y", "n", "yes", "no", "on", "off"})
 _YAML11_NUMBER = r"[-+]?(?:0[0-7_]+|0b[01_]+|\d[\d_]*(?::[0-5]?\d)+(?:\.\d*)?|\d+_[\d_]*)"
 
 
 class Misfit(Exception):
-    """A value that its key cannot take. ``path`` leads from the key to the part that is wrong."""
+    """A value that its key cannot take.
 
-    def __init__(self, message: str, remedy: str, path: Path = ()) -> None:
+    ``path`` leads from the key to the part that is wrong; ``at_key`` says that a key there is what is wrong.
+    """
+
+    def __init__(self, message: str, remedy: str, path: Path = (), *, at_key: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
         self.path = path
+        self.at_key = at_key
 
-
-def show(node: Node | str) -> str:
-    """A value or key as an error quotes it: short, on one line."""
-    if isinstance(node, Items):
-        return "a list"
-    if isinstance(node, Branch):
-        return "a mapping"
-    text = node if isinstance(node, str) else node.text if node.plain else f'"{node.text}"'
-    text = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
-    return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[: SHOWN_CHARACTERS_MAX - 3]}..."
+    def below(self, step: str | int) -> Misfit:
+        """The same complaint, seen from one step further up."""
+        return Misfit(self.message, self.remedy, (step, *self.path), at_key=self.at_key)
 
 
 def surprise(scalar: Scalar) -> str:
@@ -109,15 +106,19 @@ class Kind:
 
 
 class Text(Kind):
-    """A text that matches a pattern. ``what`` names it, ``example`` shows one."""
+    """A text that matches a pattern. ``what`` names it, ``example`` shows one.
 
-    __slots__ = ("example", "length_max", "pattern", "what")
+    ``portable`` says that the pattern means the same in the regular expressions of editors (ECMA 262).
+    """
 
-    def __init__(self, what: str, example: str, pattern: str, length_max: int = 256) -> None:
+    __slots__ = ("example", "length_max", "pattern", "portable", "what")
+
+    def __init__(self, what: str, example: str, pattern: str, length_max: int = 256, *, portable: bool = True) -> None:
         self.what = what
         self.example = example
         self.pattern = pattern
         self.length_max = length_max
+        self.portable = portable
 
     def read(self, node: Node) -> str:
         """The text."""
@@ -133,7 +134,8 @@ class Text(Kind):
 
     def schema(self) -> dict[str, Any]:
         """A string with the pattern."""
-        return {"type": "string", "pattern": f"^(?:{self.pattern})$", "maxLength": self.length_max}
+        pattern = {"pattern": f"^(?:{self.pattern})$"} if self.portable else {}
+        return {"type": "string", **pattern, "maxLength": self.length_max, "examples": [self.example]}
 
 
 class Words(Kind):
@@ -266,11 +268,16 @@ class WordOr(Kind):
         try:
             return self.other.read(node)
         except Misfit as misfit:
-            near = nearest(node.text, self.words) if isinstance(node, Scalar) else None
+            near = self._meant(node) if isinstance(node, Scalar) else None
             ahead = f"did you mean {near}? Otherwise " if near else ""
-            raise Misfit(
-                misfit.message, f"{ahead}{misfit.remedy}, or write {' or '.join(self.words)}", misfit.path
-            ) from None
+            remedy = f"{ahead}{misfit.remedy}, or write {' or '.join(self.words)}"
+            raise Misfit(misfit.message, remedy, misfit.path, at_key=misfit.at_key) from None
+
+    def _meant(self, scalar: Scalar) -> str | None:
+        """The word that was probably meant; a no of any spelling is ``off`` where that is a word."""
+        if "off" in self.words and scalar.text.lower() in _NEGATIONS:
+            return "off"
+        return nearest(scalar.text, self.words)
 
     def write(self, value: Any) -> Any:
         """The word itself, or what the other kind writes."""
@@ -324,7 +331,7 @@ class Listing(Kind):
             try:
                 one = self.item.read(item)
             except Misfit as misfit:
-                raise Misfit(misfit.message, misfit.remedy, (index, *misfit.path)) from None
+                raise misfit.below(index) from None
             if self.unique and one in found:
                 raise Misfit(f"{show(item)} is listed twice", "remove one of them", (index,))
             found.append(one)
@@ -366,9 +373,13 @@ class Table(Kind):
         found: dict[str, Any] = {}
         for key, item in node.values.items():
             try:
-                found[self.key.read(node.keys[key])] = self.value.read(item)
+                self.key.read(node.keys[key])
             except Misfit as misfit:
-                raise Misfit(misfit.message, misfit.remedy, (key, *misfit.path)) from None
+                raise Misfit(misfit.message, misfit.remedy, (key,), at_key=True) from None
+            try:
+                found[key] = self.value.read(item)
+            except Misfit as misfit:
+                raise misfit.below(key) from None
         return dict(sorted(found.items()))
 
     def write(self, value: dict[str, Any]) -> dict[str, Any]:
@@ -379,7 +390,7 @@ class Table(Kind):
         """An object with free keys."""
         return {
             "type": "object",
-            "propertyNames": {"pattern": f"^(?:{self.key.pattern})$"},
+            "propertyNames": self.key.schema(),
             "additionalProperties": self.value.schema(),
             "maxProperties": self.length_max,
         }

@@ -91,7 +91,7 @@ def _decode(content: bytes, file: str) -> str:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = content[: error.start].decode("utf-8", errors="replace")
+        before = content[: error.start].decode("utf-8-sig", errors="replace")
         byte = content[error.start]
         raise _error(
             f"the file is not UTF-8: byte 0x{byte:02x}", "save it as UTF-8", file, _mark_after(before)
@@ -115,8 +115,11 @@ def _with_config(root: Node, spec_path: Path) -> Node:
     path = spec_path.parent / written.value
     try:
         path = path / "config.json" if path.is_dir() else path
-    except ValueError:
+        is_special = path.exists() and not path.is_file()
+    except (OSError, ValueError):
         raise SpecError("model.config is no path", where=where, remedy="write a path such as ./config.json") from None
+    if is_special:
+        raise SpecError(f"model.config: {path} is no file", where=where, remedy="name a model's config.json")
     content = _read_bytes(path, where)
     try:
         config = from_python(json.loads(content))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.vocabulary import WeightFormat
-from provisioner.workload.kinds import Kind, Misfit, Text, as_scalar, show, suggest, surprise
+from provisioner.workload.kinds import Kind, Misfit, Text, as_scalar, suggest, surprise
 from provisioner.workload.nearest import nearest
 from provisioner.workload.quantities import EngineName
-from provisioner.workload.tree import Branch, Items, Node, Path, Scalar, whole
+from provisioner.workload.tree import Branch, Items, Node, Path, Scalar, show, whole
 
 NAME = Text(
     "a name of small letters, digits and hyphens, starting with a letter",
@@ -30,16 +30,22 @@ SOURCE = Text(
     1024,
 )
 IMAGE = Text("a container image", "ghcr.io/team/serve@sha256:...", r"[a-z0-9][A-Za-z0-9./:@_-]*", 512)
-ARGUMENT = Text("one argument of a command", "--port=8000", r"(?s:[^\x00]*)", 32_768)
+ARGUMENT = Text("one argument of a command", "--port=8000", r"(?s:[^\x00]*)", 32_768, portable=False)
 VARIABLE = Text("the name of an environment variable", "HF_HOME", r"[A-Za-z_][A-Za-z0-9_]*", 256)
 TAG_KEY = Text(
-    "a tag key of letters, digits and _ . : / = + - @, not starting with gpuprov: or aws:",
+    "a tag key of letters, digits and _ . : / = + - @ that does not start with gpuprov: or aws:",
     "team",
-    r"(?!gpuprov:|aws:)[\w .:/=+@-]+",
+    r"(?!(?i:gpuprov:|aws:))[\w .:/=+@-]+",
     128,
+    portable=False,
 )
-TAG_VALUE = Text("a tag value of letters, digits, spaces and _ . : / = + - @", "search", r"[\w .:/=+@-]*", 256)
+TAG_VALUE = Text(
+    "a tag value of letters, digits, spaces and _ . : / = + - @", "search", r"[\w .:/=+@-]*", 256, portable=False
+)
 ENGINE = EngineName()
+
+FORMAT_VERSION = 1
+"""Version of ``workload.yaml`` that this package reads."""
 
 # fmt: off
 GGUF_TYPES = (
@@ -47,9 +53,27 @@ GGUF_TYPES = (
     "Q5_0", "Q4_K_M", "Q4_K_S", "Q4_K", "Q4_1", "Q4_0", "Q3_K_L", "Q3_K_M", "Q3_K_S",
     "Q3_K", "Q2_K_S", "Q2_K", "IQ4_NL", "IQ4_XS", "IQ3_M", "IQ3_S", "IQ3_XS", "IQ3_XXS",
     "IQ2_M", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S", "TQ2_0", "TQ1_0", "MXFP4_MOE",
+    "MXFP4", "NVFP4", "Q2_0", "Q1_0",
 )
 # fmt: on
-"""File types of llama.cpp. Source: the table of ``llama-quantize`` (tools/quantize/quantize.cpp of ggml-org/llama.cpp)."""
+"""File types of llama.cpp. Source: the options of ``llama-quantize`` (tools/quantize/quantize.cpp, ggml-org/llama.cpp)."""
+
+
+class FormatVersion(Kind):
+    """The version of the format: 1."""
+
+    __slots__ = ()
+
+    def read(self, node: Node) -> int:
+        """The version."""
+        scalar = as_scalar(node, "a version", f"write {FORMAT_VERSION}")
+        if isinstance(scalar.value, bool) or scalar.value != FORMAT_VERSION or scalar.text != str(FORMAT_VERSION):
+            raise Misfit(f"{show(scalar)} is no version that this gpuprov reads", f"write version: {FORMAT_VERSION}")
+        return FORMAT_VERSION
+
+    def schema(self) -> dict[str, Any]:
+        """The one version."""
+        return {"const": FORMAT_VERSION}
 
 
 class WeightsWord(Kind):
@@ -142,13 +166,13 @@ class EnvironmentValue(Kind):
         unknown = next((key for key in node.values if key != "secret"), None)
         if unknown is not None:
             remedy = suggest(unknown, ("secret",), "write {secret: aws-secretsmanager:name}")
-            raise Misfit(f"unknown key {show(unknown)}", remedy, (unknown,))
+            raise Misfit(f"unknown key {show(unknown)}", remedy, (unknown,), at_key=True)
         if not node.values:
             raise Misfit("the mapping is empty", "write {secret: aws-secretsmanager:name}")
         try:
             return self._reference(node.values["secret"])
         except Misfit as misfit:
-            raise Misfit(misfit.message, misfit.remedy, ("secret",)) from None
+            raise misfit.below("secret") from None
 
     def _reference(self, node: Node) -> SecretReference:
         remedy = f"write {' or '.join(f'{store}:name' for store in SECRET_STORES)}"

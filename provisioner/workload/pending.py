@@ -24,8 +24,17 @@ PENDING: Mapping[str, str] = MappingProxyType(
         "lifecycle.lease": "the watcher on the machine",
         "lifecycle.keep_failed": "the watcher on the machine",
         "run": "starting the workload on the machine",
-        "aws": "the AWS cloud",
-        "gcp": "the Google cloud",
+        "aws.profile": "the AWS cloud",
+        "aws.vpc": "the AWS cloud",
+        "aws.subnets": "the AWS cloud",
+        "aws.instance_profile": "the AWS cloud",
+        "aws.image": "the AWS cloud",
+        "aws.kms_key": "the AWS cloud",
+        "gcp.project": "the Google cloud",
+        "gcp.network": "the Google cloud",
+        "gcp.subnetwork": "the Google cloud",
+        "gcp.service_account": "the Google cloud",
+        "gcp.image": "the Google cloud",
     }
 )
 """Dotted key -> what will act on it. Keys below one of these are covered by it."""

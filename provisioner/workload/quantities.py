@@ -20,8 +20,8 @@ from provisioner.units import (
     parse_money,
 )
 from provisioner.vocabulary import Engine
-from provisioner.workload.kinds import Kind, Misfit, Whole, as_scalar, show, suggest, surprise
-from provisioner.workload.tree import Node, Scalar
+from provisioner.workload.kinds import Kind, Misfit, Whole, as_scalar, suggest, surprise
+from provisioner.workload.tree import Node, Scalar, show
 
 SIZE_BYTES_MAX = 2**53
 """8 PiB: beyond any disk on offer, and the largest size that every JSON reader keeps exact."""

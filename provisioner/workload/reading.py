@@ -13,7 +13,15 @@ from pydantic import BaseModel
 
 from provisioner.errors import SpecError
 from provisioner.workload.defaults import with_defaults
-from provisioner.workload.faults import Fault, first_error, misfit_value, missing_key, no_mapping, unknown_key
+from provisioner.workload.faults import (
+    FAULTS_MAX,
+    Fault,
+    first_error,
+    misfit_value,
+    missing_key,
+    no_mapping,
+    unknown_key,
+)
 from provisioner.workload.keys import parts_and_kinds
 from provisioner.workload.kinds import Misfit, WordOrPart
 from provisioner.workload.rules import rule_faults, task_faults
@@ -46,6 +54,8 @@ def _read_part(part: type[BaseModel], node: Node, path: Path, faults: list[Fault
     valid = parts_and_kinds(part)
     values: dict[str, Any] = {}
     for key, child in node.values.items():
+        if len(faults) >= FAULTS_MAX:
+            break
         if key in valid:
             values[key] = _read_value(valid[key], child, (*path, key), faults)
         else:

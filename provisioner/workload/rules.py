@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from provisioner.vocabulary import Task, TrainingMethod
 from provisioner.workload.faults import REQUIRED_KEYS, Fault
-from provisioner.workload.spec import Workload
+from provisioner.workload.spec import Run, Workload
 from provisioner.workload.tree import Branch, Node, Path, Scalar, dotted, node_at
 
 TASKS_OF_KEYS: dict[Path, tuple[Task, ...]] = {
@@ -14,7 +14,6 @@ TASKS_OF_KEYS: dict[Path, tuple[Task, ...]] = {
     ("training",): (Task.FINETUNE, Task.PRETRAIN),
     ("inference", "total"): (Task.BATCH,),
     ("inference", "duration"): (Task.BATCH,),
-    ("inference", "targets"): (Task.SERVE, Task.BATCH),
     ("placement", "deadline"): (Task.BATCH, Task.FINETUNE, Task.PRETRAIN),
 }
 """Keys that go with certain tasks only."""
@@ -43,14 +42,15 @@ def task_faults(root: Node) -> list[Fault]:
 def rule_faults(root: Node, workload: Workload) -> list[Fault]:
     """What the keys of a spec with valid values contradict each other in."""
     return [
-        *_model_faults(root, workload),
+        *_model_faults(root),
         *_inference_faults(workload),
         *_training_faults(root, workload),
         *_placement_faults(workload),
+        *_run_faults(workload),
     ]
 
 
-def _model_faults(root: Node, workload: Workload) -> Iterator[Fault]:
+def _model_faults(root: Node) -> Iterator[Fault]:
     ways = ("id", "config", "shape")
     model = node_at(root, ("model",))
     named = [key for key in model.keys if key in ways] if isinstance(model, Branch) else []
@@ -68,7 +68,6 @@ def _model_faults(root: Node, workload: Workload) -> Iterator[Fault]:
             "keep one of them",
             at_key=True,
         )
-    del workload
 
 
 def _exclusive(workload: Workload, part: str, keys: tuple[str, ...]) -> Iterator[Fault]:
@@ -152,3 +151,9 @@ def _placement_faults(workload: Workload) -> Iterator[Fault]:
             "placement.budget per run does not go with task serve, which has no end",
             "write it per month, such as 3000 USD/month",
         )
+
+
+def _run_faults(workload: Workload) -> Iterator[Fault]:
+    if isinstance(workload.run, Run) and not workload.run.model_fields_set:
+        keys = ", ".join(Run.model_fields)
+        yield Fault(("run",), "run has no keys", f"write keys below it ({keys}), write run: auto, or remove it")

@@ -42,6 +42,7 @@ from provisioner.workload.patterns import (
     TAG_VALUE,
     VARIABLE,
     WEIGHTS,
+    FormatVersion,
     SecretReference,
 )
 from provisioner.workload.quantities import (
@@ -426,7 +427,7 @@ class Gcp(SpecPart):
 class Workload(SpecPart):
     """A whole spec."""
 
-    version: Annotated[int, Whole(1, 1)]
+    version: Annotated[int, FormatVersion()]
     """Version of this format."""
     name: Annotated[str, NAME]
     """Name of the workload, its stack and its tags."""

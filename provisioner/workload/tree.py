@@ -12,6 +12,9 @@ DEPTH_MAX = 64
 Mark = tuple[int, int]
 """Line and column, both counted from 1."""
 
+SHOWN_CHARACTERS_MAX = 60
+"""Characters of a value that an error quotes."""
+
 SCALAR_DIGITS_MAX = 30
 """Digits beyond which a number stays text: no key of the spec needs more, and Python refuses to convert thousands."""
 
@@ -58,6 +61,22 @@ def dotted(path: Path) -> str:
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
     return text
+
+
+def show(node: Node | str) -> str:
+    """A value or key as an error quotes it: short, on one line."""
+    if isinstance(node, Items):
+        return "a list"
+    if isinstance(node, Branch):
+        return "a mapping"
+    text = node if isinstance(node, str) else node.text if node.plain else f'"{node.text}"'
+    text = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[: SHOWN_CHARACTERS_MAX - 3]}..."
+
+
+def shown_path(path: Path) -> str:
+    """A path as an error names it: a user's own key may be long or hold a line break."""
+    return dotted(tuple(step if isinstance(step, int) else show(step) for step in path))
 
 
 def node_at(root: Node, path: Path) -> Node | None:

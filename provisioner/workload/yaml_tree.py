@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from provisioner.workload.tree import DEPTH_MAX, SCALAR_DIGITS_MAX, Branch, Items, Mark, Node, Scalar
+from provisioner.workload.tree import DEPTH_MAX, SCALAR_DIGITS_MAX, Branch, Items, Mark, Node, Scalar, show
 
 NODES_MAX = 10_000
 """Values of a file after aliases are expanded; a spec with every key has about 150."""
@@ -123,7 +123,7 @@ class _Builder:
     def _tagless(self, event: Any, mark: Mark) -> None:
         if event.tag is not None:
             raise YamlFault(
-                f"the tag {event.tag[:60]} is not allowed",
+                f"the tag {show(event.tag)} is not allowed",
                 "remove it; put a text that looks like a number in quotes",
                 mark,
             )
@@ -153,13 +153,13 @@ class _Builder:
     def _alias(self, anchor: str, mark: Mark) -> None:
         if anchor not in self.anchors:
             raise YamlFault(
-                f"the alias *{anchor[:60]} has no anchor before it",
-                f"write &{anchor[:60]} at the value that is meant",
+                f"the alias *{show(anchor)} has no anchor before it",
+                f"write &{show(anchor)} at the value that is meant",
                 mark,
             )
         measured = self.anchors[anchor]
         if measured is None:
-            raise YamlFault(f"the alias *{anchor[:60]} stands inside its own anchor", "write the value out", mark)
+            raise YamlFault(f"the alias *{show(anchor)} stands inside its own anchor", "write the value out", mark)
         if len(self.stack) + measured.height > DEPTH_MAX:
             raise YamlFault(f"aliases nest the file deeper than {DEPTH_MAX} levels", "write the values out", mark)
         self._add(replace(measured, node=replace(measured.node, mark=mark)), None, mark)
@@ -176,7 +176,7 @@ class _Builder:
         frame.height = max(frame.height, measured.height)
         if sum(open_frame.size for open_frame in self.stack) > NODES_MAX:
             raise YamlFault(
-                f"the file expands to more than {NODES_MAX} values",
+                f"the file, with its aliases expanded, has more than {NODES_MAX} values",
                 "write fewer values, and aliases (*name) sparingly",
                 mark,
             )
@@ -192,15 +192,13 @@ class _Builder:
     def _as_key(self, frame: _Open, node: Node, mark: Mark) -> Scalar:
         if not isinstance(node, Scalar):
             raise YamlFault("a key is a list or a mapping", "a key is a word; write it out", mark)
-        shown = node.text[:60]
+        shown = show(node.text)
         if not isinstance(node.value, str):
             raise YamlFault(f"the key {shown or '(nothing)'} is no text", f'put it in quotes: "{shown}"', mark)
         if node.text in frame.keys:
-            first = frame.keys[node.text].mark or (0, 0)
-            remedy = "keep one of the two"
-            raise YamlFault(
-                f"duplicate key {shown}: it is already set at line {first[0]}, column {first[1]}", remedy, mark
-            )
+            line, column = frame.keys[node.text].mark or mark
+            message = f"duplicate key {shown}: it is already set at line {line}, column {column}"
+            raise YamlFault(message, "keep one of the two", mark)
         return node
 
 
@@ -219,7 +217,7 @@ def read_yaml(text: str) -> Node:
     except yaml.MarkedYAMLError as error:
         raise _syntax_fault(error) from None
     except yaml.YAMLError as error:
-        raise YamlFault(f"not YAML: {' '.join(str(error).split())[:200]}", "correct the file") from None
+        raise YamlFault(f"YAML syntax error: {' '.join(str(error).split())[:200]}", "correct the file") from None
     if builder.root is None:
         raise YamlFault("the file is empty", "write a spec, or let `gpuprov init` write one", (1, 1))
     return builder.root
@@ -247,4 +245,4 @@ def _syntax_fault(error: yaml.MarkedYAMLError) -> YamlFault:
     mark = (place.line + 1, place.column + 1) if place else (1, 1)
     problem = " ".join(f"{error.context or ''} {error.problem or ''}".split())[:200]
     remedy = next((remedy for sign, remedy in _SYNTAX_REMEDIES if sign in problem), "correct the line")
-    return YamlFault(f"not YAML: {problem or 'syntax error'}", remedy, mark)
+    return YamlFault(f"YAML syntax error: {problem or 'unknown'}", remedy, mark)
