@@ -9,7 +9,7 @@ from provisioner.errors import UsageError
 from provisioner.vocabulary import Task
 from provisioner.workload.kinds import Misfit
 from provisioner.workload.patterns import MODEL_ID
-from provisioner.workload.tree import Scalar
+from provisioner.workload.tree import Scalar, show
 from provisioner.workload.yaml_tree import resolve
 
 DEFAULT_MODELS = {
@@ -139,7 +139,7 @@ def spec_text(task: Task, model_id: str, *, file: str = "workload.yaml", context
     middle = {Task.SERVE: _SERVE, Task.BATCH: _BATCH, Task.FINETUNE: _FINETUNE, Task.PRETRAIN: _PRETRAIN}[task]
     is_serve = task is Task.SERVE
     text = (_HEAD + middle + _TAIL).format(
-        file=file,
+        file=show(file),
         name=default_name(model_id, task),
         task=task,
         model=quoted(model_id),
