@@ -59,6 +59,12 @@ class Cost:
     run_usd: Decimal | None
     usd_per_million_tokens: Decimal | None
     spot: SpotEconomics | None
+    public_ip_usd_per_month: Decimal | None = None
+    rework_usd_per_month: Decimal | None = None
+    """Expected work done again after spot interruptions; part of the total where it is known."""
+    hours_per_month: float | None = None
+    run_hours: float | None = None
+    """Predicted length of a fine-tuning, pre-training or batch; ``None`` where the spec gives no amount of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +89,17 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class StorageItem:
-    """A disk or share of the workload. ``kind`` is root, data, checkpoints, shared or local."""
+    """A disk or share of the workload. ``kind`` is root, data, checkpoints, shared or local.
+
+    There are ``count`` of them of ``size_bytes`` each (one root disk per instance); the price is that of all.
+    """
 
     name: str
     kind: str
     size_bytes: int
     service: str | None
     usd_per_month: Decimal | None
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)

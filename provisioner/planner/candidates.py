@@ -1,0 +1,136 @@
+"""Layouts on instance types: sized once per GPU kind, then the one to run on each instance type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from provisioner.catalog.gpus import Gpu
+from provisioner.catalog.instances import InstanceType
+from provisioner.planner.request import Request, accelerator_for, interconnect_for
+from provisioner.planner.work import copies_needed, main_rate
+from provisioner.sizing.accelerator import Accelerator
+from provisioner.sizing.demand import ServingDemand
+from provisioner.sizing.estimate import estimate_footprint, estimate_throughput
+from provisioner.sizing.footprint import Footprint
+from provisioner.sizing.layout import Layout
+from provisioner.sizing.layouts import feasible_layouts
+from provisioner.sizing.throughput import Throughput
+from provisioner.vocabulary import Fit, Interconnect, Objective
+
+GPUS_PER_INSTANCE_MAX = 16
+"""Most GPUs of any instance type in the catalog; layouts never span instances."""
+
+NEAR_EQUAL_RATE = 0.05
+"""Layouts whose predicted rates differ by less are the same speed: the fewer GPUs work, the simpler. Predictions are no better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """The workload laid over one or more instances of a type, with its memory and speed."""
+
+    instance: InstanceType
+    gpu: Gpu
+    accelerator: Accelerator
+    layout: Layout
+    instances: int
+    interconnect: Interconnect
+    footprint: Footprint
+    throughput: Throughput
+
+    @property
+    def gpus_billed(self) -> int:
+        """Devices paid for, used or not."""
+        return self.instances * self.instance.gpu_count
+
+
+@dataclass(slots=True)
+class Sizer:
+    """Sizing of one request, remembered per GPU kind and layout: thousands of offers share a few dozen footprints."""
+
+    request: Request
+    _layouts: dict[int, tuple[Layout, ...]] = field(default_factory=dict)
+    _accelerators: dict[tuple[str, float, float], Accelerator] = field(default_factory=dict)
+    _footprints: dict[tuple[str, int, Layout], Footprint] = field(default_factory=dict)
+    _rates: dict[tuple[str, int, Layout, Interconnect], Throughput] = field(default_factory=dict)
+
+    def layouts(self, gpus: int) -> tuple[Layout, ...]:
+        """Layouts of one copy on at most ``gpus`` GPUs, smallest first; pipeline stages only where the spec asks for them."""
+        if gpus not in self._layouts:
+            demand = self.request.demand
+            layouts = feasible_layouts(demand, gpus)
+            if isinstance(demand, ServingDemand) and demand.pipeline_parallel is None:
+                layouts = tuple(layout for layout in layouts if layout.pipeline_parallel == 1)
+            self._layouts[gpus] = layouts
+        return self._layouts[gpus]
+
+    def accelerator(self, gpu: Gpu, instance: InstanceType) -> Accelerator:
+        """The GPU as the instance sells it."""
+        key = (gpu.model, instance.gpu_fraction, instance.nvlink_bytes_per_s_per_gpu or 0.0)
+        if key not in self._accelerators:
+            self._accelerators[key] = accelerator_for(gpu, instance)
+        return self._accelerators[key]
+
+    def footprint(self, accelerator: Accelerator, layout: Layout) -> Footprint:
+        """Memory of one layout on one GPU kind; links do not change it."""
+        key = (accelerator.model, accelerator.memory_usable_bytes, layout)
+        if key not in self._footprints:
+            self._footprints[key] = estimate_footprint(self.request.demand, layout, accelerator)
+        return self._footprints[key]
+
+    def throughput(self, accelerator: Accelerator, layout: Layout, interconnect: Interconnect) -> Throughput:
+        """Speed of one layout on one GPU kind over one kind of link."""
+        key = (accelerator.model, accelerator.memory_usable_bytes, layout, interconnect)
+        if key not in self._rates:
+            self._rates[key] = estimate_throughput(self.request.demand, layout, accelerator, interconnect)
+        return self._rates[key]
+
+    def arrangements(self, instance: InstanceType, gpu: Gpu, fits: Sequence[Fit]) -> Iterator[Arrangement]:
+        """Every layout on this instance type whose verdict is one of ``fits``, smallest first."""
+        accelerator = self.accelerator(gpu, instance)
+        for layout in self.layouts(instance.gpu_count):
+            footprint = self.footprint(accelerator, layout)
+            if footprint.fit in fits:
+                link = interconnect_for(instance, layout)
+                speed = self.throughput(accelerator, layout, link)
+                copies = copies_needed(self.request.workload, self.request.demand, speed)
+                yield Arrangement(
+                    instance=instance,
+                    gpu=gpu,
+                    accelerator=accelerator,
+                    layout=replace(layout, replicas=copies),
+                    instances=math.ceil(copies / (instance.gpu_count // layout.gpus_per_replica)),
+                    interconnect=link,
+                    footprint=footprint,
+                    throughput=speed,
+                )
+
+    def closest_miss(self, instance: InstanceType, gpu: Gpu) -> tuple[Layout, Footprint] | None:
+        """The layout that lacks the least memory on this instance type; ``None`` where no layout goes on it."""
+        accelerator = self.accelerator(gpu, instance)
+        sized = [(layout, self.footprint(accelerator, layout)) for layout in self.layouts(instance.gpu_count)]
+        return min(sized, key=lambda pair: pair[1].per_gpu.high_bytes - pair[1].usable_bytes, default=None)
+
+
+def loaded_weights_bytes(arrangement: Arrangement) -> int:
+    """Bytes of one copy's weights over all its GPUs (the fullest one times the degrees: at most a little high)."""
+    layout = arrangement.layout
+    return arrangement.footprint.per_gpu.weights_bytes * layout.tensor_parallel * layout.pipeline_parallel
+
+
+def best_arrangement(request: Request, arrangements: Sequence[Arrangement]) -> Arrangement:
+    """The layout to run on one instance type: fewest instances, then the fastest, then (near-equal) the fewest GPUs a copy."""
+    latency = request.workload.optimize == Objective.LATENCY
+    fewest = min(arrangement.instances for arrangement in arrangements)
+    pool = [arrangement for arrangement in arrangements if arrangement.instances == fewest]
+    rates = [_rate(arrangement, latency=latency) for arrangement in pool]
+    floor = max(rates) * (1 - NEAR_EQUAL_RATE)
+    fast = [arrangement for arrangement, rate in zip(pool, rates, strict=True) if rate >= floor]
+    return min(fast, key=lambda arrangement: (arrangement.layout.gpus_per_replica, arrangement.layout))
+
+
+def _rate(arrangement: Arrangement, *, latency: bool) -> float:
+    throughput = arrangement.throughput
+    rate = throughput.tokens_per_s_per_request if latency else main_rate(throughput)
+    return rate if rate is not None else 0.0

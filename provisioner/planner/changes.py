@@ -1,0 +1,268 @@
+"""Single changes to a request that might make it fit: to its requirements, and to the demand itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_UP, Decimal
+
+from provisioner.planner.ranking import Candidate
+from provisioner.planner.request import Request
+from provisioner.planner.requirements import CLOUDS
+from provisioner.sizing.demand import ServingDemand, TrainingDemand
+from provisioner.units import Money, decimal_string
+from provisioner.vocabulary import KvDtype, Optimizer, Sharding, Task, TrainingMethod, WeightFormat
+
+Pick = Callable[[Sequence[Candidate]], Candidate]
+Words = Callable[[Candidate], str]
+
+NARROWER_WEIGHTS = {
+    "fp32": (WeightFormat.BF16, WeightFormat.FP8, WeightFormat.INT4_AWQ),
+    "bf16": (WeightFormat.FP8, WeightFormat.INT4_AWQ),
+    "fp16": (WeightFormat.FP8, WeightFormat.INT4_AWQ),
+    "fp8": (WeightFormat.INT4_AWQ,),
+    "int8": (WeightFormat.INT4_AWQ,),
+}
+"""Formats to try instead of one, the least lossy first."""
+CONTEXT_STEP = 256
+SEQUENCE_STEP = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change: the request with it, which of the candidates it opens to name, and the words that ask for it."""
+
+    request: Request
+    words: Words
+    pick: Pick = lambda candidates: candidates[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """A number of the demand that can be lowered: the largest value below ``current`` that fits is looked for."""
+
+    key: str
+    current: int
+    step: int
+    turned: Callable[[int], Request]
+
+
+def requirement_changes(request: Request) -> Iterator[Change]:
+    """Each hard requirement opened on its own, with the value that would do."""
+    yield from _place_changes(request)
+    yield from _money_changes(request)
+    yield from _target_changes(request)
+    yield from _degree_changes(request)
+
+
+def _opened(request: Request, **changes: object) -> Request:
+    return replace(request, requirements=replace(request.requirements, **changes))  # type: ignore[arg-type]
+
+
+def _place_changes(request: Request) -> Iterator[Change]:
+    """What and where: instance types, regions, GPUs, their number, clouds, capacity type."""
+    wanted = request.requirements
+    if wanted.instance_types is not None:
+        yield Change(
+            _opened(request, instance_types=None),
+            lambda one: f"use {one.offer.instance.name} in placement.instance_types",
+        )
+    if wanted.regions is not None:
+        yield Change(_opened(request, regions=None), lambda one: f"add {one.offer.region} to placement.regions")
+    if wanted.gpu_models is not None or wanted.excluded_gpu_models:
+        yield Change(_opened(request, gpu_models=None, excluded_gpu_models=frozenset()), _allow_gpu)
+    if wanted.max_gpus is not None:
+        yield Change(
+            _opened(request, max_gpus=None),
+            lambda one: f"raise placement.max_gpus to {one.arrangement.gpus_billed}",
+            _fewest_gpus,
+        )
+    if len(wanted.clouds) < len(CLOUDS):
+        yield Change(_opened(request, clouds=CLOUDS), lambda one: f"allow {one.offer.cloud} in placement.clouds")
+    if wanted.capacity not in ("auto", "on-demand"):
+        yield Change(
+            _opened(request, capacity="on-demand"), lambda one: f"set placement.capacity to {one.offer.capacity_type}"
+        )
+
+
+def _money_changes(request: Request) -> Iterator[Change]:
+    """Price, bill and time."""
+    wanted = request.requirements
+    if wanted.max_price_usd_per_hour is not None:
+        yield Change(_opened(request, max_price_usd_per_hour=None), _raise_price, _lowest_price)
+    if wanted.budget is not None:
+        yield Change(_opened(request, budget=None), _raise_budget(wanted.budget), _lowest_bill(wanted.budget))
+    if wanted.deadline_hours is not None:
+        yield Change(_opened(request, deadline_hours=None), _extend_deadline, _shortest_run)
+
+
+def everything_open(request: Request) -> Request:
+    """The request with no requirement on place, kind, number or price left."""
+    wanted = request.requirements
+    return replace(request, requirements=replace(wanted, clouds=CLOUDS, **OPEN))  # type: ignore[arg-type]
+
+
+OPEN: Mapping[str, object] = {
+    "instance_types": None,
+    "regions": None,
+    "gpu_models": None,
+    "excluded_gpu_models": frozenset(),
+    "max_gpus": None,
+    "max_price_usd_per_hour": None,
+    "budget": None,
+    "deadline_hours": None,
+    "capacity": "auto",
+}
+
+
+def _allow_gpu(candidate: Candidate) -> str:
+    return f"add {candidate.arrangement.gpu.gpu_class} to placement.gpus"
+
+
+def _fewest_gpus(candidates: Sequence[Candidate]) -> Candidate:
+    return min(candidates, key=lambda one: one.arrangement.gpus_billed)
+
+
+def _lowest_price(candidates: Sequence[Candidate]) -> Candidate:
+    return min(candidates, key=lambda one: one.bill.cost.compute_usd_per_hour or Decimal("Infinity"))
+
+
+def _raise_price(candidate: Candidate) -> str:
+    return f"raise placement.max_price to {_cents(candidate.bill.cost.compute_usd_per_hour)} USD/h"
+
+
+def _lowest_bill(budget: Money) -> Pick:
+    def pick(candidates: Sequence[Candidate]) -> Candidate:
+        return min(candidates, key=lambda one: _bill_usd(one, budget) or Decimal("Infinity"))
+
+    return pick
+
+
+def _raise_budget(budget: Money) -> Words:
+    def words(candidate: Candidate) -> str:
+        amount = _bill_usd(candidate, budget)
+        return (
+            f"raise placement.budget to {_cents(amount)} USD/{budget.per}"
+            if amount is not None
+            else "remove placement.budget"
+        )
+
+    return words
+
+
+def _bill_usd(candidate: Candidate, budget: Money) -> Decimal | None:
+    cost = candidate.bill.cost
+    return cost.run_usd if budget.per == "run" else cost.total_usd_per_month
+
+
+def _shortest_run(candidates: Sequence[Candidate]) -> Candidate:
+    return min(candidates, key=lambda one: _needed_hours(one) or math.inf)
+
+
+def _needed_hours(candidate: Candidate) -> float | None:
+    hours = candidate.bill.expected_run_hours
+    return None if hours is None else hours + candidate.bill.lost_hours
+
+
+def _extend_deadline(candidate: Candidate) -> str:
+    hours = _needed_hours(candidate)
+    return f"extend placement.deadline to {math.ceil(hours)}h" if hours is not None else "remove placement.deadline"
+
+
+def _target_changes(request: Request) -> Iterator[Change]:
+    """Each target dropped on its own; the words give what is predicted."""
+    workload, inference = request.workload, request.workload.inference
+    if inference is None or inference.targets is None:
+        return
+    for key, words in (
+        ("time_to_first_token", lambda one: f"raise targets.time_to_first_token to {_ceil_ms(one)}ms"),
+        (
+            "tokens_per_second_per_request",
+            lambda one: f"lower targets.tokens_per_second_per_request to {_floor_rate(one)}",
+        ),
+        ("requests_per_second", lambda _: "lower targets.requests_per_second, or raise inference.replicas"),
+    ):
+        if getattr(inference.targets, key) is not None:
+            targets = inference.targets.model_copy(update={key: None})
+            relaxed = workload.model_copy(update={"inference": inference.model_copy(update={"targets": targets})})
+            yield Change(replace(request, workload=relaxed), words)
+
+
+def _ceil_ms(candidate: Candidate) -> int:
+    return math.ceil((candidate.arrangement.throughput.time_to_first_token_s or 0) * 1000)
+
+
+def _floor_rate(candidate: Candidate) -> int:
+    return math.floor(candidate.arrangement.throughput.tokens_per_s_per_request or 0)
+
+
+def _degree_changes(request: Request) -> Iterator[Change]:
+    demand = request.demand
+    if isinstance(demand, ServingDemand) and (
+        demand.tensor_parallel is not None or demand.pipeline_parallel is not None
+    ):
+        freed = replace(request, demand=replace(demand, tensor_parallel=None, pipeline_parallel=None))
+        yield Change(freed, lambda one: f"set inference.tensor_parallel to {one.arrangement.layout.tensor_parallel}")
+    if isinstance(demand, TrainingDemand) and demand.sharding is not Sharding.AUTO:
+        freed = replace(request, demand=replace(demand, sharding=Sharding.AUTO))
+        yield Change(freed, lambda one: f"set training.sharding to {one.arrangement.layout.sharding}")
+
+
+def demand_dials(request: Request) -> Iterator[Dial]:
+    """Numbers of the demand that can be lowered, the least painful first."""
+    demand = request.demand
+    if isinstance(demand, ServingDemand):
+
+        def serving(name: str) -> Callable[[int], Request]:
+            return lambda value: replace(request, demand=replace(demand, **{name: value}))  # type: ignore[arg-type]
+
+        yield Dial("inference.concurrency", demand.concurrency, 1, serving("concurrency"))
+        yield Dial("inference.context_tokens", demand.context_tokens, CONTEXT_STEP, serving("context_tokens"))
+        return
+
+    def training(name: str) -> Callable[[int], Request]:
+        return lambda value: replace(request, demand=replace(demand, **{name: value}))  # type: ignore[arg-type]
+
+    yield Dial("training.micro_batch", demand.micro_batch, 1, training("micro_batch"))
+    yield Dial("training.sequence_tokens", demand.sequence_tokens, SEQUENCE_STEP, training("sequence_tokens"))
+
+
+def demand_changes(request: Request) -> Iterator[Change]:
+    """Words of the demand that can be exchanged, the least lossy first."""
+    demand = request.demand
+    if isinstance(demand, ServingDemand):
+        if demand.kv_dtype is not KvDtype.FP8:
+            yield Change(
+                replace(request, demand=replace(demand, kv_dtype=KvDtype.FP8)), _fixed("set inference.kv_cache to fp8")
+            )
+        if request.weights == WeightFormat.BF16:
+            yield Change(
+                replace(request, demand=replace(demand, weights=WeightFormat.FP16)), _fixed("set model.weights to fp16")
+            )
+        for weights in NARROWER_WEIGHTS.get(request.weights, ()):
+            narrowed = replace(request, demand=replace(demand, weights=str(weights)))
+            yield Change(narrowed, _fixed(f"set model.weights to {weights}"))
+        return
+    if demand.gradient_checkpointing is not True:
+        checkpointed = replace(request, demand=replace(demand, gradient_checkpointing=True))
+        yield Change(checkpointed, _fixed("set training.gradient_checkpointing to true"))
+    if demand.optimizer in (Optimizer.ADAMW, Optimizer.MUON) and demand.method is TrainingMethod.FULL:
+        lighter = replace(request, demand=replace(demand, optimizer=Optimizer.PAGED_ADAMW_8BIT))
+        yield Change(lighter, _fixed("set training.optimizer to paged-adamw-8bit"))
+    if demand.method is TrainingMethod.FULL and request.workload.task is not Task.PRETRAIN:
+        yield Change(
+            replace(request, demand=replace(demand, method=TrainingMethod.LORA)), _fixed("set training.method to lora")
+        )
+    if demand.method is not TrainingMethod.QLORA and request.workload.task is not Task.PRETRAIN:
+        quantised = replace(demand, method=TrainingMethod.QLORA, weights=str(WeightFormat.NF4))
+        yield Change(replace(request, demand=quantised), _fixed("set training.method to qlora"))
+
+
+def _fixed(text: str) -> Words:
+    return lambda _: text
+
+
+def _cents(amount: Decimal | None) -> str:
+    """An amount rounded up to a cent: the rounded value must pass the filter."""
+    return decimal_string((amount or Decimal(0)).quantize(Decimal("0.01"), rounding=ROUND_UP))

@@ -1,0 +1,155 @@
+"""One plan from a workload and a catalog: pure, no clock, no network; same inputs, same plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from provisioner.catalog.snapshot import Catalog
+from provisioner.planner.candidates import Arrangement
+from provisioner.planner.closest import closest_changes
+from provisioner.planner.explain import reasons
+from provisioner.planner.launch import launch_argv, launch_env
+from provisioner.planner.notes import plan_warnings
+from provisioner.planner.plan import Alternative, Plan, PlannedOffer
+from provisioner.planner.ranking import Candidate
+from provisioner.planner.request import Request, request_for
+from provisioner.planner.search import Market, Outcome, open_market, search
+from provisioner.sizing.throughput import Throughput
+from provisioner.workload.spec import Workload
+
+NOTHING_FITS = "nothing-fits"
+FAILOVER_MAX = 25
+"""Offers tried before giving up: as many as cover the zones of a few regions, few enough to end within minutes."""
+FAILOVER_PER_TYPE_MAX = 12
+"""Offers of one instance type among them: a shortage of a type is often everywhere, so other types get their turn."""
+ALTERNATIVES_MAX = 10
+
+
+def make_plan(workload: Workload, catalog: Catalog, *, provider: str | None = None) -> Plan:
+    """The plan of a workload on a catalog; ``provider`` is ``--cloud``.
+
+    The verdict ``nothing-fits`` is a normal answer, with ``choice`` ``None`` and ``closest`` changes.
+
+    Raises:
+        KeyedSpecError: the spec names a model, region, instance type or GPU that is not known, or leaves no cloud.
+    """
+    request = request_for(workload, catalog, provider)
+    market = open_market(catalog)
+    outcome = search(request, market)
+    if not outcome.candidates:
+        return _refusal(request, market, outcome)
+    return _plan(request, market, outcome)
+
+
+def _plan(request: Request, market: Market, outcome: Outcome) -> Plan:
+    best = outcome.candidates[0]
+    arrangement = best.arrangement
+    footprint = arrangement.footprint
+    accelerator_bytes = arrangement.accelerator.memory_usable_bytes
+    return replace(
+        _frame(request, market, outcome),
+        verdict=str(outcome.fit),
+        choice=replace(_planned(best), reasons=reasons(request, outcome, best)),
+        footprint=footprint,
+        throughput=_rounded(arrangement.throughput),
+        cost=best.bill.cost,
+        storage=outcome.accounts.items(arrangement, best.offer.region),
+        launch_argv=launch_argv(request, arrangement.layout, footprint.usable_bytes / accelerator_bytes),
+        launch_env=launch_env(request, arrangement.layout),
+        failover=_failover(outcome.candidates),
+        alternatives=_alternatives(outcome.candidates),
+        warnings=plan_warnings(request, market, best, outcome.fit),
+    )
+
+
+def _refusal(request: Request, market: Market, outcome: Outcome) -> Plan:
+    return replace(_frame(request, market, outcome), closest=closest_changes(request, market, outcome))
+
+
+def _frame(request: Request, market: Market, outcome: Outcome) -> Plan:
+    """What every plan has: whose it is, from which catalog, and every no."""
+    workload, catalog = request.workload, market.catalog
+    return Plan(
+        workload_name=workload.name,
+        task=str(workload.task),
+        workload_digest=workload.digest,
+        workload_spec=workload.to_document(),
+        catalog_digest=catalog.digest,
+        catalog_as_of=catalog.as_of,
+        verdict=NOTHING_FITS,
+        choice=None,
+        footprint=None,
+        throughput=None,
+        cost=None,
+        rejections=outcome.ledger.rejections(market.offers),
+    )
+
+
+def _planned(candidate: Candidate, zone: str | None = None) -> PlannedOffer:
+    arrangement, offer = candidate.arrangement, candidate.offer
+    instance = arrangement.instance
+    return PlannedOffer(
+        cloud=offer.cloud,
+        region=offer.region,
+        zone=zone if zone is not None else candidate.zones[0],
+        instance_type=instance.name,
+        instances=arrangement.instances,
+        gpu=arrangement.gpu.gpu_class,
+        gpus_per_instance=float(instance.gpu_fraction if instance.gpu_fraction < 1 else instance.gpu_count),
+        capacity_type=str(offer.capacity_type),
+        price_usd_per_hour=offer.price_usd_per_hour,
+        price_as_of=offer.price_as_of,
+        interconnect=str(arrangement.interconnect),
+        layout=arrangement.layout,
+    )
+
+
+def _failover(candidates: Sequence[Candidate]) -> tuple[PlannedOffer, ...]:
+    """Offers in the order they are tried, the choice first: same layout, so that the same command runs wherever it lands."""
+    wanted = candidates[0].arrangement
+    found: list[PlannedOffer] = []
+    per_type: dict[str, int] = {}
+    for candidate in candidates:
+        if not _same_launch(candidate.arrangement, wanted):
+            continue
+        name = candidate.offer.instance.name
+        for zone in candidate.zones:
+            if len(found) < FAILOVER_MAX and per_type.get(name, 0) < FAILOVER_PER_TYPE_MAX:
+                per_type[name] = per_type.get(name, 0) + 1
+                found.append(_planned(candidate, zone))
+    return tuple(found)
+
+
+def _same_launch(one: Arrangement, other: Arrangement) -> bool:
+    return one.layout == other.layout and one.instances == other.instances
+
+
+def _alternatives(candidates: Sequence[Candidate]) -> tuple[Alternative, ...]:
+    """The best offer of each other instance type, in the order of the ranking."""
+    best: dict[tuple[str, str], Candidate] = {}
+    for candidate in candidates:
+        best.setdefault((candidate.offer.cloud, candidate.offer.instance.name), candidate)
+    others: Iterable[Candidate] = list(best.values())[1 : ALTERNATIVES_MAX + 1]
+    return tuple(
+        Alternative(_planned(each), replace(each.arrangement.footprint, assumptions=()), each.bill.cost)
+        for each in others
+    )
+
+
+def _rounded(throughput: Throughput) -> Throughput:
+    """Rates to four digits: predictions are no better, and the last bits of a float must not reach a document."""
+
+    def short(value: float | None) -> float | None:
+        return None if value is None else float(f"{value:.4g}")
+
+    return Throughput(
+        decode_tokens_per_s_per_replica=short(throughput.decode_tokens_per_s_per_replica),
+        tokens_per_s_per_request=short(throughput.tokens_per_s_per_request),
+        time_to_first_token_s=short(throughput.time_to_first_token_s),
+        train_tokens_per_s=short(throughput.train_tokens_per_s),
+        images_per_s=short(throughput.images_per_s),
+        low=short(throughput.low),
+        high=short(throughput.high),
+        bound_by=throughput.bound_by,
+    )

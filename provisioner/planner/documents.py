@@ -1,0 +1,340 @@
+"""Plans as JSON documents, both ways (CONTRACTS section 5): same plan, same bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from provisioner.errors import UsageError
+from provisioner.planner.plan import (
+    SCHEMA,
+    Alternative,
+    Cost,
+    Plan,
+    PlannedOffer,
+    Rejection,
+    SpotEconomics,
+    StorageItem,
+)
+from provisioner.sizing.footprint import Assumption, Footprint, MemoryTerms
+from provisioner.sizing.layout import Layout
+from provisioner.sizing.throughput import Throughput
+from provisioner.units import decimal_string
+from provisioner.vocabulary import Sharding
+
+Document = dict[str, Any]
+
+MONEY_FIELDS = (
+    "compute_usd_per_hour",
+    "storage_usd_per_month",
+    "egress_usd_per_month",
+    "stopped_usd_per_month",
+    "total_usd_per_month",
+    "run_usd",
+    "usd_per_million_tokens",
+)
+"""Money of the contracted ``cost`` object, in its order."""
+OTHER_MONEY_FIELDS = ("public_ip_usd_per_month", "rework_usd_per_month")
+"""Money that the total holds beside the contracted terms."""
+TERM_FIELDS = (
+    "weights_bytes",
+    "kv_cache_bytes",
+    "activation_bytes",
+    "gradient_bytes",
+    "optimizer_bytes",
+    "overhead_bytes",
+    "total_bytes",
+    "low_bytes",
+    "high_bytes",
+)
+RATE_FIELDS = (
+    "decode_tokens_per_s_per_replica",
+    "tokens_per_s_per_request",
+    "time_to_first_token_s",
+    "train_tokens_per_s",
+    "images_per_s",
+    "low",
+    "high",
+    "bound_by",
+)
+
+
+def plan_json(plan: Plan, **extra: Any) -> str:
+    """The bytes of a plan on standard output and in saved files, ``extra`` keys (``error``) last, with a final newline."""
+    return json.dumps(plan_document(plan) | extra, indent=2, ensure_ascii=False) + "\n"
+
+
+def plan_document(plan: Plan) -> Document:
+    """The contracted object ``gpuprov.plan/1``; money as decimal strings, unknown as null."""
+    return {
+        "schema": SCHEMA,
+        "workload": {
+            "name": plan.workload_name,
+            "task": plan.task,
+            "digest": plan.workload_digest,
+            "spec": plan.workload_spec,
+        },
+        "catalog": {"digest": plan.catalog_digest, "as_of": plan.catalog_as_of},
+        "verdict": plan.verdict,
+        "choice": _offer_document(plan.choice) if plan.choice else None,
+        "footprint": _footprint_document(plan.footprint) if plan.footprint else None,
+        "throughput": _throughput_document(plan.throughput) if plan.throughput else None,
+        "cost": _cost_document(plan.cost) if plan.cost else None,
+        "storage": [_storage_document(item) for item in plan.storage],
+        "launch": {"argv": list(plan.launch_argv), "env": dict(sorted(plan.launch_env.items()))},
+        "failover": [_offer_document(offer) for offer in plan.failover],
+        "alternatives": [_alternative_document(alternative) for alternative in plan.alternatives],
+        "rejections": [_rejection_document(rejection) for rejection in plan.rejections],
+        "warnings": list(plan.warnings),
+        "closest": list(plan.closest),
+    }
+
+
+def plan_from_document(document: Mapping[str, Any]) -> Plan:
+    """The plan of a document, as ``plan_document`` wrote it.
+
+    Raises:
+        UsageError: the document is no plan, or a part of it is missing or of another kind.
+    """
+    if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
+        found = document.get("schema") if isinstance(document, Mapping) else type(document).__name__
+        raise UsageError(
+            f"this is no plan: schema is {found!r}, not {SCHEMA!r}",
+            remedy="save one with `gpuprov plan SPEC --format json -o FILE`",
+        )
+    try:
+        return _read_plan(document)
+    except KeyError as error:
+        raise UsageError(f"the plan lacks the key {error}", remedy="make the plan again") from None
+    except (TypeError, ValueError, AttributeError, InvalidOperation) as error:
+        raise UsageError(f"the plan is damaged: {error}", remedy="make the plan again") from None
+
+
+def _read_plan(document: Mapping[str, Any]) -> Plan:
+    workload, catalog, launch = document["workload"], document["catalog"], document["launch"]
+    return Plan(
+        workload_name=_text(workload["name"]),
+        task=_text(workload["task"]),
+        workload_digest=_text(workload["digest"]),
+        workload_spec=dict(workload["spec"]),
+        catalog_digest=_text(catalog["digest"]),
+        catalog_as_of=_text(catalog["as_of"]),
+        verdict=_text(document["verdict"]),
+        choice=_read_offer(document["choice"]) if document["choice"] else None,
+        footprint=_read_footprint(document["footprint"]) if document["footprint"] else None,
+        throughput=Throughput(**{key: document["throughput"][key] for key in RATE_FIELDS})
+        if document["throughput"]
+        else None,
+        cost=_read_cost(document["cost"]) if document["cost"] else None,
+        storage=tuple(_read_storage(item) for item in document["storage"]),
+        launch_argv=tuple(_text(word) for word in launch["argv"]),
+        launch_env={_text(key): _text(value) for key, value in launch["env"].items()},
+        failover=tuple(_read_offer(offer) for offer in document["failover"]),
+        alternatives=tuple(_read_alternative(alternative) for alternative in document["alternatives"]),
+        rejections=tuple(_read_rejection(rejection) for rejection in document["rejections"]),
+        warnings=tuple(_text(warning) for warning in document["warnings"]),
+        closest=tuple(_text(change) for change in document.get("closest", ())),
+    )
+
+
+def _offer_document(offer: PlannedOffer) -> Document:
+    layout = offer.layout
+    return {
+        "cloud": offer.cloud,
+        "region": offer.region,
+        "zone": offer.zone,
+        "instance_type": offer.instance_type,
+        "instances": offer.instances,
+        "gpu": offer.gpu,
+        "gpus_per_instance": _plain_number(offer.gpus_per_instance),
+        "capacity_type": offer.capacity_type,
+        "price_usd_per_hour": _money(offer.price_usd_per_hour),
+        "price_as_of": offer.price_as_of,
+        "interconnect": offer.interconnect,
+        "layout": {
+            "tensor_parallel": layout.tensor_parallel,
+            "pipeline_parallel": layout.pipeline_parallel,
+            "data_parallel": layout.data_parallel,
+            "replicas": layout.replicas,
+            "sharding": str(layout.sharding),
+        },
+        "reasons": list(offer.reasons),
+    }
+
+
+def _read_offer(document: Mapping[str, Any]) -> PlannedOffer:
+    layout = document["layout"]
+    return PlannedOffer(
+        cloud=_text(document["cloud"]),
+        region=_text(document["region"]),
+        zone=document["zone"],
+        instance_type=_text(document["instance_type"]),
+        instances=_count(document["instances"]),
+        gpu=_text(document["gpu"]),
+        gpus_per_instance=float(document["gpus_per_instance"]),
+        capacity_type=_text(document["capacity_type"]),
+        price_usd_per_hour=_read_money(document["price_usd_per_hour"]),
+        price_as_of=document["price_as_of"],
+        interconnect=_text(document["interconnect"]),
+        layout=Layout(
+            tensor_parallel=_count(layout["tensor_parallel"]),
+            pipeline_parallel=_count(layout["pipeline_parallel"]),
+            data_parallel=_count(layout["data_parallel"]),
+            replicas=_count(layout["replicas"]),
+            sharding=Sharding(layout.get("sharding", Sharding.NONE)),
+        ),
+        reasons=tuple(_text(reason) for reason in document["reasons"]),
+    )
+
+
+def _footprint_document(footprint: Footprint) -> Document:
+    return {
+        "per_gpu": {key: getattr(footprint.per_gpu, key) for key in TERM_FIELDS},
+        "usable_bytes": footprint.usable_bytes,
+        "headroom_bytes": footprint.headroom_bytes,
+        "allocated_bytes": footprint.allocated_bytes,
+        "reserved_bytes": footprint.reserved_bytes,
+        "device_bytes": footprint.device_bytes,
+        "assumptions": [
+            {"name": each.name, "value": each.value, "source": each.source} for each in footprint.assumptions
+        ],
+    }
+
+
+def _read_footprint(document: Mapping[str, Any]) -> Footprint:
+    return Footprint(
+        per_gpu=MemoryTerms(**{key: document["per_gpu"][key] for key in TERM_FIELDS}),
+        usable_bytes=_count(document["usable_bytes"]),
+        allocated_bytes=_count(document["allocated_bytes"]),
+        reserved_bytes=_count(document["reserved_bytes"]),
+        device_bytes=_count(document["device_bytes"]),
+        assumptions=tuple(Assumption(each["name"], each["value"], each["source"]) for each in document["assumptions"]),
+    )
+
+
+def _throughput_document(throughput: Throughput) -> Document:
+    return {key: getattr(throughput, key) for key in RATE_FIELDS}
+
+
+def _cost_document(cost: Cost) -> Document:
+    document: Document = {key: _money(getattr(cost, key)) for key in MONEY_FIELDS}
+    document["spot"] = _spot_document(cost.spot) if cost.spot else None
+    document |= {key: _money(getattr(cost, key)) for key in OTHER_MONEY_FIELDS}
+    document["hours_per_month"] = _plain_number(cost.hours_per_month)
+    document["run_hours"] = _plain_number(cost.run_hours)
+    return document
+
+
+def _spot_document(spot: SpotEconomics) -> Document:
+    return {
+        "interruption_rate": spot.interruption_rate,
+        "expected_rework_usd": _money(spot.expected_rework_usd),
+        "breakeven": _money(spot.breakeven),
+    }
+
+
+def _read_cost(document: Mapping[str, Any]) -> Cost:
+    spot = document["spot"]
+    return Cost(
+        **{key: _read_money(document[key]) for key in MONEY_FIELDS},
+        **{key: _read_money(document.get(key)) for key in OTHER_MONEY_FIELDS},
+        hours_per_month=_read_number(document.get("hours_per_month")),
+        run_hours=_read_number(document.get("run_hours")),
+        spot=SpotEconomics(
+            interruption_rate=_read_number(spot["interruption_rate"]),
+            expected_rework_usd=_read_money(spot["expected_rework_usd"]),
+            breakeven=_read_money(spot["breakeven"]),
+        )
+        if spot
+        else None,
+    )
+
+
+def _alternative_document(alternative: Alternative) -> Document:
+    return _offer_document(alternative.offer) | {
+        "footprint": _footprint_document(alternative.footprint),
+        "cost": _cost_document(alternative.cost),
+    }
+
+
+def _read_alternative(document: Mapping[str, Any]) -> Alternative:
+    return Alternative(
+        offer=_read_offer(document), footprint=_read_footprint(document["footprint"]), cost=_read_cost(document["cost"])
+    )
+
+
+def _rejection_document(rejection: Rejection) -> Document:
+    return {
+        "offer": rejection.offer,
+        "filter": rejection.filter,
+        "reason": rejection.reason,
+        "needed": rejection.needed,
+        "available": rejection.available,
+    }
+
+
+def _read_rejection(document: Mapping[str, Any]) -> Rejection:
+    return Rejection(
+        offer=_text(document["offer"]),
+        filter=_text(document["filter"]),
+        reason=_text(document["reason"]),
+        needed=document["needed"],
+        available=document["available"],
+    )
+
+
+def _storage_document(item: StorageItem) -> Document:
+    return {
+        "name": item.name,
+        "kind": item.kind,
+        "size_bytes": item.size_bytes,
+        "service": item.service,
+        "usd_per_month": _money(item.usd_per_month),
+        "count": item.count,
+    }
+
+
+def _read_storage(document: Mapping[str, Any]) -> StorageItem:
+    return StorageItem(
+        name=_text(document["name"]),
+        kind=_text(document["kind"]),
+        size_bytes=_count(document["size_bytes"]),
+        service=document["service"],
+        usd_per_month=_read_money(document["usd_per_month"]),
+        count=_count(document.get("count", 1)),
+    )
+
+
+def _money(amount: Decimal | None) -> str | None:
+    return None if amount is None else decimal_string(amount)
+
+
+def _read_money(text: Any) -> Decimal | None:
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise TypeError(f"money is a decimal string, not {text!r}")
+    return Decimal(text)
+
+
+def _plain_number(value: float | None) -> float | int | None:
+    """``1`` for ``1.0``: a whole count reads as one."""
+    return int(value) if value is not None and value == int(value) else value
+
+
+def _read_number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a text is expected, not {value!r}")
+    return value
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"a whole number is expected, not {value!r}")
+    return value

@@ -1,0 +1,207 @@
+"""Why this offer, why not the others: reasons in a few sentences, and rejections grouped so that a person reads ten lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from provisioner.planner.plan import Rejection
+from provisioner.planner.ranking import Candidate
+from provisioner.planner.request import Request
+from provisioner.planner.search import Outcome
+from provisioner.planner.spot import intolerance
+from provisioner.units import format_gib, format_usd
+from provisioner.vocabulary import CapacityType, Interconnect, Objective, Task
+
+GROUPS_SHOWN = 10
+
+_FILTER_WORDS = {
+    "cloud": "other cloud",
+    "instance-type": "not the pinned type",
+    "gpu": "other GPU than asked for",
+    "excluded-gpu": "excluded GPU",
+    "runtime": "no CUDA or ROCm",
+    "status": "not on sale",
+    "memory": "too little GPU memory",
+    "memory-unknown": "GPU memory unknown",
+    "precision": "format not supported",
+    "gpu-count": "no layout for its GPUs",
+    "max-gpus": "over max_gpus",
+    "host-ram": "too little host memory",
+    "time-to-first-token": "first token too late",
+    "tokens-per-second": "stream too slow",
+    "requests-per-second": "too few requests/s",
+    "region": "not in the regions",
+    "capacity": "other capacity type",
+    "offered": "not offered there",
+    "purchasable": "cannot be bought so",
+    "price-unknown": "price unknown",
+    "spot-not-cheaper": "spot not cheaper",
+    "spot-rework": "too many interruptions",
+    "max-price": "over max_price",
+    "budget": "over budget",
+    "deadline": "after the deadline",
+}
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class RejectionGroup:
+    """All rejections by one filter: ``words`` for a person, how many instance types, and the nearest miss as an example."""
+
+    filter: str
+    words: str
+    instance_types: tuple[str, ...]
+    example: Rejection
+
+
+def group_rejections(rejections: Sequence[Rejection]) -> tuple[RejectionGroup, ...]:
+    """Rejections by filter in the order in which filters are asked, at most about ten lines."""
+    groups: dict[str, list[Rejection]] = {}
+    for rejection in rejections:
+        groups.setdefault(rejection.filter, []).append(rejection)
+    order = list(_FILTER_WORDS)
+    names = sorted(groups, key=lambda name: (order.index(name) if name in order else len(order), name))
+    return tuple(
+        RejectionGroup(
+            filter=name,
+            words=_FILTER_WORDS.get(name, name),
+            instance_types=tuple(dict.fromkeys(rejection.offer.split("/")[3] for rejection in groups[name])),
+            example=min(groups[name], key=_shortfall),
+        )
+        for name in names
+    )
+
+
+def _shortfall(rejection: Rejection) -> float:
+    """How far an offer misses, relative to what it has; records without numbers come after those with."""
+    needed, available = _NUMBER.match(rejection.needed or ""), _NUMBER.match(rejection.available or "")
+    if needed is None or available is None or not float(available[0]):
+        return float("inf")
+    ratio = float(needed[0]) / float(available[0])
+    return max(ratio, 1 / ratio) if ratio else float("inf")
+
+
+def reasons(request: Request, outcome: Outcome, choice: Candidate) -> tuple[str, ...]:
+    """Why the choice was made: room, place in the order, GPUs, capacity type, speed."""
+    return tuple(
+        reason
+        for reason in (
+            _room(choice),
+            _order(request, outcome, choice),
+            _span(outcome, choice),
+            _capacity(request, outcome, choice),
+            _speed(choice),
+        )
+        if reason
+    )
+
+
+def _room(choice: Candidate) -> str:
+    terms, usable = choice.arrangement.footprint.per_gpu, choice.arrangement.footprint.usable_bytes
+    return (
+        f"needs {format_gib(terms.total_bytes)} per GPU ({format_gib(terms.low_bytes)} to {format_gib(terms.high_bytes)}) "
+        f"of the {format_gib(usable)} usable on {choice.arrangement.gpu.gpu_class}"
+    )
+
+
+def _order(request: Request, outcome: Outcome, choice: Candidate) -> str:
+    types = {candidate.offer.instance.name for candidate in outcome.candidates}
+    among = (
+        f"of {len(types)} instance types that meet everything"
+        if len(types) > 1
+        else "and the only instance type that meets everything"
+    )
+    if request.workload.optimize is not Objective.COST:
+        what = "fastest predicted" if request.workload.optimize is Objective.THROUGHPUT else "quickest predicted"
+        return f"{what} {among}; near-equals by cost"
+    cheapest = min(outcome.candidates, key=lambda candidate: candidate.bill.ranking_usd)
+    cost = f"{spoken_cost(request, choice)}"
+    rival = next((one for one in outcome.candidates if one.offer.instance.name != choice.offer.instance.name), None)
+    against = (
+        f"; next is {rival.offer.instance.name} in {rival.offer.region}, {spoken_cost(request, rival)}" if rival else ""
+    )
+    if choice.bill.ranking_usd <= cheapest.bill.ranking_usd:
+        return f"cheapest {among}: {cost}{against}"
+    return f"best {among}: {cost}; {cheapest.offer.instance.name} costs {spoken_cost(request, cheapest)} but {_why_not_cheapest(choice, cheapest)}"
+
+
+def _why_not_cheapest(choice: Candidate, cheapest: Candidate) -> str:
+    spans, alone = cheapest.arrangement.layout.gpus_per_replica, choice.arrangement.layout.gpus_per_replica
+    if spans > alone:
+        return f"spans {spans} GPUs a copy for little less"
+    ratio = choice.rate / cheapest.rate if cheapest.rate else 0
+    return f"is within 5 % of it and {ratio:.1f} times slower" if ratio > 1 else "has a bill with unknown terms"
+
+
+def spoken_cost(request: Request, candidate: Candidate) -> str:
+    """The bill that ranks, in words."""
+    cost = candidate.bill.cost
+    if cost.run_usd is not None:
+        return f"{format_usd(cost.run_usd)} a run"
+    if request.workload.task is not Task.SERVE and cost.usd_per_million_tokens is not None:
+        return f"{format_usd(cost.usd_per_million_tokens)} per million tokens"
+    if cost.total_usd_per_month is not None:
+        return f"{format_usd(cost.total_usd_per_month)} a month"
+    hourly = cost.compute_usd_per_hour or Decimal(0)
+    return f"{format_usd(hourly)} an hour and disks of unknown price"
+
+
+def _span(outcome: Outcome, choice: Candidate) -> str:
+    gpus = choice.arrangement.layout.gpus_per_replica
+    if gpus == 1:
+        return "one GPU holds a copy: nothing crosses a link"
+    link = {Interconnect.NVLINK: "NVLink", Interconnect.PCIE: "PCIe"}.get(choice.arrangement.interconnect, "no link")
+    single = next((one for one in outcome.candidates if one.arrangement.layout.gpus_per_replica == 1), None)
+    if single is None:
+        return f"a copy spans {gpus} GPUs over {link}: no single GPU on offer holds it"
+    return (
+        f"a copy spans {gpus} GPUs over {link}: clearly better than the best single GPU, {single.offer.instance.name}"
+    )
+
+
+def _capacity(request: Request, outcome: Outcome, choice: Candidate) -> str:
+    if choice.offer.capacity_type is CapacityType.SPOT:
+        return spot_sentence(choice)
+    if request.requirements.capacity != "auto":
+        return f"{choice.offer.capacity_type}, as asked for"
+    if why := intolerance(request.workload):
+        return f"on-demand: {why}"
+    spot = next((one for one in outcome.candidates if one.offer.capacity_type is CapacityType.SPOT), None)
+    if spot is None:
+        return "on-demand: no spot offer meets everything"
+    return f"on-demand: the best spot offer, {spot.offer.instance.name} in {spot.offer.region}, costs {spoken_cost(request, spot)} with the work that interruptions repeat"
+
+
+def spot_sentence(choice: Candidate) -> str:
+    """What spot saves and up to which interruption rate, in one line."""
+    saved, spot = choice.bill.saved_by_spot_usd, choice.bill.cost.spot
+    limit = (
+        f"; it stays cheaper up to {spot.breakeven} interruptions an hour"
+        if spot and spot.breakeven is not None
+        else ""
+    )
+    if saved is None:
+        return f"spot: an interruption costs a restart and no more{limit}"
+    over = "run" if choice.bill.cost.run_usd is not None else "month"
+    return f"spot saves {saved:,.0f} USD a {over} against on-demand{limit}"
+
+
+def _speed(choice: Candidate) -> str:
+    throughput = choice.arrangement.throughput
+    lift = {
+        "memory-bandwidth": "faster memory, smaller weights or more requests at once would lift it",
+        "compute": "more compute or a lower precision would lift it",
+        "interconnect": "NVLink or fewer GPUs a copy would lift it",
+    }.get(throughput.bound_by or "", "")
+    if throughput.decode_tokens_per_s_per_replica is not None:
+        rate = f"{throughput.decode_tokens_per_s_per_replica:,.0f} tokens/s a copy"
+    elif throughput.train_tokens_per_s is not None:
+        rate = f"{throughput.train_tokens_per_s:,.0f} trained tokens/s"
+    elif throughput.images_per_s is not None:
+        rate = f"{throughput.images_per_s:.3g} images/s"
+    else:
+        return "its speed cannot be predicted: a figure of the GPU is unknown"
+    return f"predicted {rate}, bound by {throughput.bound_by}: {lift}" if lift else f"predicted {rate}"

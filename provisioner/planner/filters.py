@@ -1,0 +1,419 @@
+"""Filters: each has a name, and every no has a reason with what was needed and what there is.
+
+Instance-type filters come first (they need no sizing), then arrangement filters (layout, memory and speed are known), then
+offer filters (capacity type, price), then filters of the whole bill (budget, deadline).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from provisioner.catalog import codes
+from provisioner.catalog.gpus import Gpu
+from provisioner.catalog.instances import InstanceType
+from provisioner.catalog.offers import ExcludedOffer, Offer
+from provisioner.catalog.snapshot import Catalog
+from provisioner.planner.candidates import Arrangement, loaded_weights_bytes
+from provisioner.planner.economics import Bill
+from provisioner.planner.request import Request
+from provisioner.planner.requirements import name_some
+from provisioner.planner.spot import intolerance
+from provisioner.planner.work import has_known_work, requests_per_s
+from provisioner.sizing.demand import ServingDemand, TrainingDemand
+from provisioner.units import GB, GIB, decimal_string, format_gib
+from provisioner.vocabulary import CapacityType, Engine, TrainingPrecision, WeightFormat
+
+AMPERE = (8, 0)
+"""First compute capability with bf16 matrix units."""
+ADA = (8, 9)
+"""First compute capability with FP8 matrix units."""
+NO_BF16 = "no bf16 below that: engines fall back to fp32 or refuse; fp16 weights would run"
+WEIGHT_CAPABILITIES: Mapping[str, tuple[int, int]] = {
+    WeightFormat.BF16: AMPERE,
+    WeightFormat.FP8: AMPERE,
+    WeightFormat.INT8: (7, 5),
+    WeightFormat.INT4_AWQ: (7, 5),
+    WeightFormat.INT4_GPTQ: (7, 0),
+    WeightFormat.NF4: (7, 0),
+    WeightFormat.MXFP4: AMPERE,
+    WeightFormat.NVFP4: AMPERE,
+}
+"""Lowest compute capability that serves a weight format. FP8, MXFP4 and NVFP4 run weight-only on Ampere: the memory is saved,
+the speed is not gained. Source: table of supported hardware by quantisation in the vLLM documentation."""
+
+ROCM_ENGINES = frozenset({Engine.VLLM, Engine.SGLANG, Engine.TRANSFORMERS, Engine.LLAMA_CPP, Engine.DIFFUSERS})
+"""Engines that publish ROCm builds. Source: installation pages of vLLM, SGLang, PyTorch and llama.cpp."""
+CDNA2_MEMORY_CLASS = "hbm"
+"""AMD GPUs that those builds support carry HBM (MI200, MI300); the Radeon Pro cards of clouds do not."""
+
+LOADING_BASE_BYTES = 2 * GIB
+"""Host memory of the system and its agents. An assumption: an idle GPU image shows 1 to 2 GiB in use."""
+LOADING_RANK_BYTES = 3 * GIB // 2
+"""Host memory of one engine process with its CUDA libraries mapped. An assumption; measured idle ranks hold 1 to 2 GiB."""
+SHARD_BYTES = 5 * GB
+"""Largest checkpoint shard that must be read at once: the default ``max_shard_size`` of transformers' ``save_pretrained``
+until version 5. Smaller models are one shard of their own size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A filter's no: its name, the reason in words, what was needed, what there is."""
+
+    filter: str
+    reason: str
+    needed: str | None = None
+    available: str | None = None
+
+
+InstanceFilter = Callable[[Request, InstanceType, Gpu], Refusal | None]
+ArrangementFilter = Callable[[Request, Arrangement], Refusal | None]
+
+
+def cloud(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | None:
+    """The spec's clouds, narrowed by ``--cloud``."""
+    del gpu
+    clouds = request.requirements.clouds
+    if instance.cloud in clouds:
+        return None
+    return Refusal("cloud", "not one of the clouds asked for", ", ".join(clouds), instance.cloud)
+
+
+def instance_type(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | None:
+    """A pin: these instance types and no others."""
+    del gpu
+    wanted = request.requirements.instance_types
+    if wanted is None or instance.name in wanted:
+        return None
+    return Refusal("instance-type", "not one of placement.instance_types", name_some(wanted), instance.name)
+
+
+def gpu_asked(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | None:
+    """``placement.gpus`` and ``placement.exclude_gpus``."""
+    del instance
+    requirements = request.requirements
+    if requirements.gpu_models is not None and gpu.model not in requirements.gpu_models:
+        return Refusal("gpu", "not one of placement.gpus", name_some(requirements.gpu_models), gpu.model)
+    if gpu.model in requirements.excluded_gpu_models:
+        return Refusal("excluded-gpu", "named in placement.exclude_gpus", None, gpu.model)
+    return None
+
+
+def runtime(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | None:
+    """CUDA, or ROCm where the engine has it; Neuron, TPU and Gaudi have a runtime of their own."""
+    del instance
+    if gpu.kind != "gpu":
+        return Refusal("runtime", f"{gpu.kind} devices need a runtime of their own", "CUDA or ROCm", gpu.kind)
+    if gpu.cuda_supported:
+        return None
+    engine = request.demand.engine if isinstance(request.demand, ServingDemand) else None
+    if gpu.vendor == "AMD" and gpu.memory_class == CDNA2_MEMORY_CLASS and (engine is None or engine in ROCM_ENGINES):
+        return None
+    what = f"{engine} has no build for it" if engine else "the training frameworks have no build for it"
+    return Refusal("runtime", what, "CUDA or a supported ROCm GPU", f"{gpu.vendor} {gpu.gpu_class}")
+
+
+def status(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | None:
+    """Only types in the cloud's current listing that anyone may buy."""
+    del request, gpu
+    if instance.status == "current":
+        return None
+    words = {
+        "not_listed": "no longer in the cloud's listing of instance types",
+        "restricted": "sold to selected customers only",
+        "reservation_only": "sold by reservation only",
+    }
+    return Refusal("status", words.get(instance.status, f"its status is {instance.status}"), "current", instance.status)
+
+
+def memory_known(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | None:
+    """A GPU whose usable memory nobody has read cannot be judged."""
+    del request
+    if (instance.gpu_memory_usable_bytes if instance.gpu_fraction < 1 else gpu.memory_usable_bytes) is not None:
+        return None
+    return Refusal("memory-unknown", "the usable memory of this GPU is not known", None, None)
+
+
+def precision(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | None:
+    """Number formats that the GPU must have kernels for; memory alone does not make a format run."""
+    del instance
+    have = gpu.compute_capability
+    if have is None:
+        return None
+    for needed, reason in _capabilities_needed(request):
+        if have < needed:
+            wanted = f"compute capability {needed[0]}.{needed[1]}"
+            return Refusal("precision", reason, wanted, f"{gpu.gpu_class}: {have[0]}.{have[1]}")
+    return None
+
+
+def _capabilities_needed(request: Request) -> list[tuple[tuple[int, int], str]]:
+    """Lowest compute capabilities that the weights and the arithmetic ask for, each with its reason."""
+    demand = request.demand
+    if isinstance(demand, TrainingDemand):
+        if demand.precision is TrainingPrecision.FP8:
+            return [(ADA, "training in fp8 needs FP8 units")]
+        if demand.precision in (TrainingPrecision.BF16, TrainingPrecision.BF16_MIXED):
+            return [(AMPERE, NO_BF16)]
+        return []
+    weights = request.weights
+    if weights == WeightFormat.FP8 and demand.model.is_moe:
+        return [(ADA, "fp8 experts run on FP8 units only; the weight-only kernels of Ampere are for dense layers")]
+    needed = WEIGHT_CAPABILITIES.get(weights)
+    return (
+        [(needed, NO_BF16 if weights == WeightFormat.BF16 else f"{weights} weights have no kernels below that")]
+        if needed
+        else []
+    )
+
+
+def gpu_limit(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | None:
+    """One instance alone is over ``max_gpus``."""
+    del gpu
+    limit = request.requirements.max_gpus
+    if limit is None or instance.gpu_count <= limit:
+        return None
+    return Refusal(
+        "max-gpus", "one instance has more GPUs than placement.max_gpus", f"at most {limit}", str(instance.gpu_count)
+    )
+
+
+INSTANCE_FILTERS: Sequence[InstanceFilter] = (
+    cloud,
+    instance_type,
+    gpu_asked,
+    runtime,
+    status,
+    memory_known,
+    gpu_limit,
+    precision,
+)
+
+
+def refuse_instance(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | None:
+    """The first filter that an instance type fails, before any sizing."""
+    for check in INSTANCE_FILTERS:
+        if refusal := check(request, instance, gpu):
+            return refusal
+    return None
+
+
+def total_gpus(request: Request, arrangement: Arrangement) -> Refusal | None:
+    """``max_gpus`` counts the GPUs of all instances, used or not."""
+    limit = request.requirements.max_gpus
+    if limit is None or arrangement.gpus_billed <= limit:
+        return None
+    reason = f"{arrangement.layout.replicas} copies take {arrangement.instances} instances"
+    return Refusal("max-gpus", reason, f"at most {limit} GPUs", f"{arrangement.gpus_billed} GPUs")
+
+
+def host_memory(request: Request, arrangement: Arrangement) -> Refusal | None:
+    """Host memory that loading surely needs; a tighter one than 1.2 x the weights is a warning, not a no."""
+    del request
+    needed = loading_bytes(arrangement)
+    if arrangement.instance.ram_bytes >= needed:
+        return None
+    return Refusal(
+        "host-ram",
+        "host memory is below what loading the weights needs",
+        format_gib(needed),
+        format_gib(arrangement.instance.ram_bytes),
+    )
+
+
+def loading_bytes(arrangement: Arrangement) -> int:
+    """Least host memory to load the weights: the system, one process a GPU in use, and one checkpoint shard."""
+    ranks = arrangement.instance.gpu_count // arrangement.layout.gpus_per_replica * arrangement.layout.gpus_per_replica
+    ranks = min(max(1, ranks), arrangement.layout.gpus)
+    return LOADING_BASE_BYTES + ranks * LOADING_RANK_BYTES + min(SHARD_BYTES, loaded_weights_bytes(arrangement))
+
+
+def time_to_first_token(request: Request, arrangement: Arrangement) -> Refusal | None:
+    """``targets.time_to_first_token``, by the predicted prefill."""
+    targets = request.workload.inference.targets if request.workload.inference else None
+    if targets is None or targets.time_to_first_token is None:
+        return None
+    limit, predicted = targets.time_to_first_token.total_seconds(), arrangement.throughput.time_to_first_token_s
+    if predicted is None:
+        return Refusal("time-to-first-token", "its speed cannot be predicted", f"{limit:g} s", None)
+    if predicted <= limit:
+        return None
+    return Refusal("time-to-first-token", "predicted first token comes too late", f"{limit:g} s", f"{predicted:.2f} s")
+
+
+def request_speed(request: Request, arrangement: Arrangement) -> Refusal | None:
+    """``targets.tokens_per_second_per_request``, by the predicted decode rate."""
+    targets = request.workload.inference.targets if request.workload.inference else None
+    if targets is None or targets.tokens_per_second_per_request is None:
+        return None
+    wanted, predicted = targets.tokens_per_second_per_request, arrangement.throughput.tokens_per_s_per_request
+    if predicted is None:
+        return Refusal("tokens-per-second", "its speed cannot be predicted", f"{wanted:g} tokens/s", None)
+    if predicted >= wanted:
+        return None
+    return Refusal(
+        "tokens-per-second",
+        "predicted stream of a request is too slow",
+        f"{wanted:g} tokens/s",
+        f"{predicted:.1f} tokens/s",
+    )
+
+
+def request_rate(request: Request, arrangement: Arrangement) -> Refusal | None:
+    """``targets.requests_per_second``, by all copies together."""
+    targets = request.workload.inference.targets if request.workload.inference else None
+    if targets is None or targets.requests_per_second is None:
+        return None
+    wanted = targets.requests_per_second
+    each = requests_per_s(request.demand, arrangement.throughput)
+    if each is None:
+        return Refusal("requests-per-second", "its speed cannot be predicted", f"{wanted:g} requests/s", None)
+    together = each * arrangement.layout.replicas
+    if together >= wanted * (1 - 1e-9):
+        return None
+    copies = arrangement.layout.replicas
+    return Refusal(
+        "requests-per-second",
+        f"{copies} copies are predicted to take too few requests",
+        f"{wanted:g} requests/s",
+        f"{together:.2f} requests/s",
+    )
+
+
+ARRANGEMENT_FILTERS: Sequence[ArrangementFilter] = (
+    total_gpus,
+    host_memory,
+    time_to_first_token,
+    request_speed,
+    request_rate,
+)
+
+
+def refuse_arrangement(request: Request, arrangement: Arrangement) -> Refusal | None:
+    """The first filter that a sized layout fails."""
+    for check in ARRANGEMENT_FILTERS:
+        if refusal := check(request, arrangement):
+            return refusal
+    return None
+
+
+def capacity(request: Request, offer: Offer) -> Refusal | None:
+    """The capacity type asked for, or what ``auto`` may take for this task."""
+    asked, kind = request.requirements.capacity, offer.capacity_type
+    commitments = (CapacityType.RESERVED, CapacityType.CAPACITY_BLOCK, CapacityType.FLEX_START)
+    if asked == "auto":
+        if kind in commitments:
+            return Refusal(
+                "capacity",
+                "a commitment with a start and an end is never taken by auto",
+                "capacity: reserved",
+                str(kind),
+            )
+        if kind is CapacityType.SPOT and (why := intolerance(request.workload)):
+            return Refusal("capacity", f"no spot by auto: {why}", "on-demand", "spot")
+        return None
+    matches = kind in commitments if asked == "reserved" else kind == asked
+    return None if matches else Refusal("capacity", "not the capacity type asked for", asked, str(kind))
+
+
+def excluded(catalog: Catalog, offer: ExcludedOffer) -> Refusal:
+    """Offers that the catalog keeps aside: not sold in this way, not offered there, or at a price that is no price of theirs."""
+    code = offer.codes[0]
+    name = "offered" if code in (codes.NOT_OFFERED, "not_offered_2026_10") else "purchasable"
+    return Refusal(name, catalog.explain_code(code), str(offer.offer.capacity_type), code)
+
+
+def price_known(request: Request, offer: Offer) -> Refusal | None:
+    """An unknown price is never chosen: neither a limit nor a ranking can be kept with it."""
+    del request
+    if offer.price_usd_per_hour is not None:
+        return None
+    reason = f"price unknown: the last one, of {offer.price_as_of}, is stale" if offer.price_as_of else "price unknown"
+    return Refusal("price-unknown", reason, "a price", None)
+
+
+def max_price(request: Request, offer: Offer, instances: int) -> Refusal | None:
+    """``placement.max_price``: compute of the whole workload."""
+    limit, price = request.requirements.max_price_usd_per_hour, offer.price_usd_per_hour
+    if limit is None or price is None or price * instances <= limit:
+        return None
+    return Refusal(
+        "max-price",
+        "compute costs more than placement.max_price",
+        f"{decimal_string(limit)} USD/h",
+        f"{decimal_string(price * instances)} USD/h",
+    )
+
+
+def spot_is_cheaper(spot_price: Decimal, on_demand_price: Decimal | None) -> Refusal | None:
+    """Spot at or above on-demand means no spare capacity, and buys nothing."""
+    if on_demand_price is None or spot_price < on_demand_price:
+        return None
+    return Refusal(
+        "spot-not-cheaper",
+        "spot costs as much as on-demand: no spare capacity",
+        f"below {decimal_string(on_demand_price)} USD/h",
+        f"{decimal_string(spot_price)} USD/h",
+    )
+
+
+def budget(request: Request, bill: Bill) -> Refusal | None:
+    """``placement.budget``: the whole bill of a month or of the run; an unknown part cannot be shown to be under it."""
+    limit = request.requirements.budget
+    if limit is None:
+        return None
+    name = "run_usd" if limit.per == "run" else "total_usd_per_month"
+    amount = bill.cost.run_usd if limit.per == "run" else bill.cost.total_usd_per_month
+    if amount is None:
+        why = f"price of {', '.join(bill.unknown)} unknown" if bill.unknown else "the length of the run is unknown"
+        return Refusal("budget", f"the whole bill cannot be shown to be in placement.budget: {why}", str(limit), None)
+    if amount <= limit.amount_usd:
+        return None
+    return Refusal(
+        "budget",
+        f"the whole bill ({name}) is over placement.budget",
+        str(limit),
+        f"{decimal_string(amount)} USD/{limit.per}",
+    )
+
+
+def deadline(request: Request, offer: Offer, bill: Bill) -> Refusal | None:
+    """``placement.deadline``, against the predicted length; spot must bear one interruption more than expected.
+
+    A workload that does not say how much work it has is not refused: the plan warns that its deadline is unchecked. By ``auto``
+    it gets no spot, whose delays nobody could judge.
+    """
+    limit, hours = request.requirements.deadline_hours, bill.expected_run_hours
+    if limit is None:
+        return None
+    spot = offer.capacity_type is CapacityType.SPOT
+    if hours is None:
+        if has_known_work(request.workload):
+            return Refusal("deadline", "its speed cannot be predicted", f"{limit:g} h", None)
+        if spot and request.requirements.capacity == "auto":
+            return Refusal(
+                "deadline",
+                "no spot by auto: the length of the run is unknown, and there is a deadline",
+                f"{limit:g} h",
+                None,
+            )
+        return None
+    needed = hours + (bill.lost_hours if spot else 0.0)
+    if needed <= limit:
+        return None
+    what = "predicted run with interruptions is too long" if spot else "predicted run is too long"
+    return Refusal("deadline", what, f"{limit:g} h", f"{needed:.1f} h" if math.isfinite(needed) else "no end")
+
+
+def spot_progress(bill: Bill) -> Refusal | None:
+    """Interruptions come faster than the work goes on."""
+    if bill.ranking_usd.is_finite():
+        return None
+    return Refusal("spot-rework", "interruptions would undo the work faster than it is done", None, None)
+
+
+def refuse_bill(request: Request, offer: Offer, bill: Bill) -> Refusal | None:
+    """The first filter of the whole bill that a candidate fails."""
+    return budget(request, bill) or deadline(request, offer, bill) or spot_progress(bill)

@@ -1,0 +1,138 @@
+"""The command that starts the planned engine on the planned layout, as an argument list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from provisioner.planner.request import Request
+from provisioner.sizing.demand import ServingDemand
+from provisioner.sizing.layout import Layout
+from provisioner.vocabulary import Engine, KvDtype, WeightFormat
+from provisioner.workload.spec import Run
+
+VLLM_QUANTIZATION = {
+    WeightFormat.FP8: "fp8",
+    WeightFormat.NF4: "bitsandbytes",
+    WeightFormat.INT4_AWQ: "awq_marlin",
+    WeightFormat.INT4_GPTQ: "gptq_marlin",
+}
+"""vLLM names of formats; only those asked for in the spec are passed, a published checkpoint names its own."""
+SGLANG_QUANTIZATION = {
+    WeightFormat.FP8: "fp8",
+    WeightFormat.NF4: "bitsandbytes",
+    WeightFormat.INT4_AWQ: "awq",
+    WeightFormat.INT4_GPTQ: "gptq",
+}
+DTYPES = {WeightFormat.BF16: "bfloat16", WeightFormat.FP16: "float16", WeightFormat.FP32: "float32"}
+
+
+def launch_argv(request: Request, layout: Layout, usable_fraction: float | None) -> tuple[str, ...]:
+    """Arguments that start one copy, or the user's own command; empty where the workload has no command of a known form.
+
+    ``usable_fraction`` is the share of GPU memory that the footprint gave the engine.
+    """
+    run = request.workload.run
+    command = tuple(run.command) if isinstance(run, Run) else ()
+    if request.workload.task.is_training:
+        return _torchrun(layout, command)
+    if command:
+        return command
+    demand = request.demand
+    build = _SERVERS.get(demand.engine) if isinstance(demand, ServingDemand) else None
+    model = model_reference(request)
+    if build is None or model is None or not isinstance(demand, ServingDemand):
+        return ()
+    return build(model, demand, layout, usable_fraction)
+
+
+def launch_env(request: Request, layout: Layout) -> dict[str, str]:
+    """Environment of the command beside the user's own: a training of several processes leaves the CPU threads to PyTorch's loaders."""
+    if request.workload.task.is_training and layout.gpus_per_replica > 1:
+        return {"OMP_NUM_THREADS": "1"}
+    return {}
+
+
+def model_reference(request: Request) -> str | None:
+    """What an engine loads: the published id, or the place the weights are fetched from; ``None`` for a bare shape."""
+    model = request.workload.model
+    if model.source is not None:
+        return model.source.removeprefix("hf://").partition("@")[0]
+    return model.id and request.shape.id
+
+
+def _torchrun(layout: Layout, command: tuple[str, ...]) -> tuple[str, ...]:
+    """``torchrun`` around the user's script where several processes train together; without a script, its head."""
+    if layout.gpus_per_replica == 1 or (command and command[0] != "python"):
+        return command
+    head = ("torchrun", "--standalone", f"--nproc-per-node={layout.gpus_per_replica}")
+    return (*head, *command[1:])
+
+
+def _vllm(model: str, demand: ServingDemand, layout: Layout, fraction: float | None) -> tuple[str, ...]:
+    """Source: ``vllm serve --help`` (engine arguments of the vLLM documentation)."""
+    argv = ["vllm", "serve", model, "--tensor-parallel-size", str(layout.tensor_parallel)]
+    if layout.pipeline_parallel > 1:
+        argv += ["--pipeline-parallel-size", str(layout.pipeline_parallel)]
+    argv += ["--max-model-len", str(demand.context_tokens), "--max-num-seqs", str(demand.concurrency)]
+    if fraction is not None:
+        argv += ["--gpu-memory-utilization", _share(fraction)]
+    argv += _option("--dtype", DTYPES, demand.weights)
+    argv += _option("--quantization", VLLM_QUANTIZATION, demand.weights)
+    if demand.kv_dtype is KvDtype.FP8:
+        argv += ["--kv-cache-dtype", "fp8"]
+    if demand.adapters:
+        argv += ["--enable-lora", "--max-loras", str(demand.adapters)]
+    return tuple(argv)
+
+
+def _sglang(model: str, demand: ServingDemand, layout: Layout, fraction: float | None) -> tuple[str, ...]:
+    """Source: server arguments of the SGLang documentation."""
+    argv = ["python", "-m", "sglang.launch_server", "--model-path", model, "--tp-size", str(layout.tensor_parallel)]
+    if layout.pipeline_parallel > 1:
+        argv += ["--pp-size", str(layout.pipeline_parallel)]
+    argv += ["--context-length", str(demand.context_tokens), "--max-running-requests", str(demand.concurrency)]
+    if fraction is not None:
+        argv += ["--mem-fraction-static", _share(fraction)]
+    argv += _option("--dtype", DTYPES, demand.weights)
+    argv += _option("--quantization", SGLANG_QUANTIZATION, demand.weights)
+    if demand.kv_dtype is KvDtype.FP8:
+        argv += ["--kv-cache-dtype", "fp8_e5m2"]
+    return tuple(argv)
+
+
+def _tensorrt_llm(model: str, demand: ServingDemand, layout: Layout, fraction: float | None) -> tuple[str, ...]:
+    """Source: ``trtllm-serve`` page of the TensorRT-LLM documentation; its fraction is of what is free after the model is up."""
+    argv = ["trtllm-serve", model, "--tp_size", str(layout.tensor_parallel)]
+    if layout.pipeline_parallel > 1:
+        argv += ["--pp_size", str(layout.pipeline_parallel)]
+    argv += ["--max_seq_len", str(demand.context_tokens), "--max_batch_size", str(demand.concurrency)]
+    if fraction is not None:
+        argv += ["--kv_cache_free_gpu_memory_fraction", _share(fraction)]
+    return tuple(argv)
+
+
+def _llama_cpp(model: str, demand: ServingDemand, layout: Layout, fraction: float | None) -> tuple[str, ...]:
+    """Source: ``tools/server/README.md`` of llama.cpp; its context is shared by all slots."""
+    del layout, fraction
+    quant = demand.weights.removeprefix("gguf-").upper() if demand.weights.startswith("gguf-") else None
+    argv = ["llama-server", "--hf-repo", f"{model}:{quant}" if quant else model]
+    argv += ["--ctx-size", str(demand.context_tokens * demand.concurrency), "--parallel", str(demand.concurrency)]
+    return (*argv, "--n-gpu-layers", "999")
+
+
+_SERVERS: Mapping[Engine, Callable[[str, ServingDemand, Layout, float | None], tuple[str, ...]]] = {
+    Engine.VLLM: _vllm,
+    Engine.SGLANG: _sglang,
+    Engine.TENSORRT_LLM: _tensorrt_llm,
+    Engine.LLAMA_CPP: _llama_cpp,
+}
+"""Engines that are servers of their own; transformers, diffusers and whisper are libraries inside the user's program."""
+
+
+def _option(name: str, words: Mapping[WeightFormat, str], weights: str) -> list[str]:
+    word = {str(key): value for key, value in words.items()}.get(weights)
+    return [name, word] if word else []
+
+
+def _share(fraction: float) -> str:
+    return f"{fraction:.3f}".rstrip("0").rstrip(".")

@@ -1,0 +1,75 @@
+"""Every no of a search, gathered so that one record stands for all offers it holds for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from provisioner.catalog.instances import InstanceType
+from provisioner.catalog.offers import Offer
+from provisioner.planner.filters import Refusal
+from provisioner.planner.plan import Rejection
+
+ANY = "*"
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Refusals of instance types, and of single offers grouped by (instance type, refusal)."""
+
+    _types: list[tuple[InstanceType, Refusal]] = field(default_factory=list)
+    _offers: dict[tuple[str, str, Refusal], list[Offer]] = field(default_factory=dict)
+    _general: dict[tuple[str, Refusal], None] = field(default_factory=dict)
+
+    def refuse_type(self, instance: InstanceType, refusal: Refusal) -> None:
+        """An instance type is out wherever it is sold."""
+        self._types.append((instance, refusal))
+
+    def refuse_offer(self, offer: Offer, refusal: Refusal) -> None:
+        """One offer is out."""
+        self._offers.setdefault((offer.cloud, offer.instance.name, refusal), []).append(offer)
+
+    def refuse_capacity(self, offer: Offer, refusal: Refusal) -> None:
+        """All offers of a capacity type are out, whatever the instance type."""
+        self._general[str(offer.capacity_type), refusal] = None
+
+    @property
+    def filters(self) -> frozenset[str]:
+        """Names of the filters that said no."""
+        refusals = [refusal for _, refusal in self._types]
+        refusals += [refusal for _, _, refusal in self._offers]
+        refusals += [refusal for _, refusal in self._general]
+        return frozenset(refusal.filter for refusal in refusals)
+
+    def rejections(self, offers_by_type: Mapping[tuple[str, str], Sequence[Offer]]) -> tuple[Rejection, ...]:
+        """All records in the order of the catalog, single offers grouped by type, region and filter."""
+        found = [
+            _record(f"{instance.cloud}/{ANY}/{ANY}/{instance.name}/{ANY}", refusal) for instance, refusal in self._types
+        ]
+        for (cloud, name, refusal), offers in self._offers.items():
+            everywhere = {offer.region for offer in offers_by_type.get((cloud, name), ())}
+            found += [
+                _record(f"{cloud}/{place}/{ANY}/{name}/{kind}", refusal) for place, kind in _places(offers, everywhere)
+            ]
+        found += [_record(f"{ANY}/{ANY}/{ANY}/{ANY}/{kind}", refusal) for kind, refusal in self._general]
+        return tuple(found)
+
+
+def _places(offers: Sequence[Offer], everywhere: Iterable[str]) -> list[tuple[str, str]]:
+    """(region, capacity type) pairs that name a group of offers; ``*`` for all regions that sell the type."""
+    pairs: dict[str, set[str]] = {}
+    for offer in offers:
+        pairs.setdefault(str(offer.capacity_type), set()).add(offer.region)
+    all_regions = set(everywhere)
+    found: list[tuple[str, str]] = []
+    for kind, regions in pairs.items():
+        found += (
+            [(ANY, kind)]
+            if regions >= all_regions and len(regions) > 1
+            else [(region, kind) for region in sorted(regions)]
+        )
+    return found
+
+
+def _record(offer: str, refusal: Refusal) -> Rejection:
+    return Rejection(offer, refusal.filter, refusal.reason, refusal.needed, refusal.available)

@@ -1,0 +1,101 @@
+"""Warnings of a plan: what holds, but should be known before it is bought. Ages are not among them (a plan knows no clock)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from provisioner.planner.candidates import loaded_weights_bytes
+from provisioner.planner.ranking import Candidate
+from provisioner.planner.request import Request
+from provisioner.planner.search import Market
+from provisioner.planner.spot import UNKNOWN_INTERRUPTIONS_PER_HOUR
+from provisioner.planner.work import has_known_work
+from provisioner.sizing.demand import ServingDemand
+from provisioner.units import format_gib
+from provisioner.vocabulary import CapacityType, Fit, Pattern, Task, WeightFormat
+from provisioner.workload.quantities import ReplicaRange
+
+COMFORTABLE_LOADING = 1.2
+"""Host memory per byte of weights below which loading swaps or drops its page cache. Source: aws/karpenter-provider-aws#6475,
+a 16 GiB host that cannot keep a 15.5 GiB process."""
+FP8_CAPABILITY = (8, 9)
+_HOURS_A_DAY = 24
+
+
+def plan_warnings(request: Request, market: Market, candidate: Candidate, fit: Fit) -> tuple[str, ...]:
+    """All warnings about a choice, in the order: memory, host, model, price, work."""
+    return (
+        *_memory(candidate, fit),
+        *_host(candidate),
+        *_model(request, candidate),
+        *_price(request, market, candidate),
+        *_work(request),
+    )
+
+
+def _memory(candidate: Candidate, fit: Fit) -> Iterator[str]:
+    footprint = candidate.arrangement.footprint
+    if fit is Fit.BORDERLINE:
+        high, usable = footprint.per_gpu.high_bytes, footprint.usable_bytes
+        yield f"borderline: the high end of the prediction, {format_gib(high)}, is over the {format_gib(usable)} usable per GPU"
+
+
+def _host(candidate: Candidate) -> Iterator[str]:
+    instance = candidate.arrangement.instance
+    weights = loaded_weights_bytes(candidate.arrangement)
+    if instance.ram_bytes < COMFORTABLE_LOADING * weights:
+        yield (
+            f"host memory of {instance.name}, {format_gib(instance.ram_bytes)}, is below 1.2 x the weights ({format_gib(weights)}): "
+            "loading is slow, and loaders that read a whole checkpoint fail"
+        )
+    if instance.gpu_fraction < 1:
+        yield f"{instance.name} has {instance.gpu_fraction:g} of a GPU: it needs the vendor's vGPU driver, and shares bandwidth and compute"
+
+
+def _model(request: Request, candidate: Candidate) -> Iterator[str]:
+    demand, gpu = request.demand, candidate.arrangement.gpu
+    if not isinstance(demand, ServingDemand):
+        return
+    limit = request.shape.max_context_tokens
+    if limit is not None and demand.context_tokens > limit:
+        yield f"context_tokens {demand.context_tokens} is over the {limit} positions that {request.shape.id} states: the engine needs a RoPE override"
+    capability = gpu.compute_capability
+    if request.weights == WeightFormat.FP8 and capability is not None and capability < FP8_CAPABILITY:
+        yield f"{gpu.gpu_class} has no FP8 units: fp8 weights save memory there, not compute time"
+
+
+def _price(request: Request, market: Market, candidate: Candidate) -> Iterator[str]:
+    bill, offer = candidate.bill, candidate.offer
+    for code in offer.suspect:
+        yield f"price of {offer.key}: {market.catalog.explain_code(code)} ({code})"
+    if bill.unknown:
+        yield f"no price is known for {' and '.join(bill.unknown)} in {offer.region}: the total is unknown"
+    if bill.stand_ins:
+        yield f"no price is known for {' and '.join(bill.stand_ins)} in {offer.region}: that of the cloud's reference region was taken"
+    if (
+        offer.capacity_type is CapacityType.SPOT
+        and bill.cost.spot is not None
+        and bill.cost.spot.interruption_rate is None
+    ):
+        per_day = UNKNOWN_INTERRUPTIONS_PER_HOUR * _HOURS_A_DAY
+        yield f"nobody publishes how often {offer.cloud} takes {offer.instance.name} back: ranked as if {per_day:g} time a day; the total leaves rework out"
+    if request.requirements.capacity == "reserved":
+        yield "reserved capacity is a commitment with a start and an end: compare it with your own terms"
+
+
+def _work(request: Request) -> Iterator[str]:
+    workload = request.workload
+    replicas = workload.inference.replicas if workload.inference else None
+    targets = workload.inference.targets if workload.inference else None
+    if isinstance(replicas, ReplicaRange) and (targets is None or targets.requests_per_second is None):
+        yield f"replicas {replicas}: planned and priced for {replicas.minimum}, since targets.requests_per_second is not given"
+    if workload.task is Task.SERVE or has_known_work(workload):
+        return
+    key = (
+        "inference.total or inference.duration"
+        if workload.task is Task.BATCH
+        else "training.tokens or training.duration"
+    )
+    unchecked = " and the deadline is unchecked" if workload.placement.deadline else ""
+    pattern = workload.lifecycle.pattern or Pattern.BURSTY
+    yield f"{key} is not given: the run has no predicted length, so it has no cost of its own{unchecked}; the month is billed as {pattern}"

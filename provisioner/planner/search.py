@@ -1,0 +1,222 @@
+"""One search: instance types through filters and sizing, their offers through filters and bills, candidates ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from provisioner.catalog.gpus import Gpu
+from provisioner.catalog.instances import InstanceType
+from provisioner.catalog.offers import Offer
+from provisioner.catalog.snapshot import Catalog
+from provisioner.planner.candidates import Arrangement, Sizer, best_arrangement
+from provisioner.planner.economics import Accounts
+from provisioner.planner.filters import (
+    Refusal,
+    capacity,
+    excluded,
+    max_price,
+    price_known,
+    refuse_arrangement,
+    refuse_bill,
+    refuse_instance,
+    spot_is_cheaper,
+)
+from provisioner.planner.ledger import Ledger
+from provisioner.planner.ranking import Candidate, rank_candidates
+from provisioner.planner.request import Request
+from provisioner.planner.requirements import CLOUDS, name_some
+from provisioner.units import format_gib
+from provisioner.vocabulary import CapacityType, Fit
+
+TypeKey = tuple[str, str]
+OffersByType = Mapping[TypeKey, Sequence[Offer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """Offers of a catalog in the order that a search needs: by instance type, with the on-demand price to compare spot with."""
+
+    catalog: Catalog
+    offers: OffersByType
+    on_demand_usd: Mapping[tuple[str, str, str], Decimal]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a search found: candidates best first, or none, and every no."""
+
+    candidates: tuple[Candidate, ...]
+    fit: Fit
+    """``fits``; ``borderline`` where only that is left; ``does-not-fit`` where nothing is."""
+    ledger: Ledger
+    accounts: Accounts
+    holding: tuple[Arrangement, ...] = ()
+    """Layouts that hold the workload, whether an offer is left for them or not."""
+
+
+def open_market(catalog: Catalog) -> Market:
+    """All offers of all clouds, indexed once per plan."""
+    by_type: dict[TypeKey, list[Offer]] = {}
+    on_demand: dict[tuple[str, str, str], Decimal] = {}
+    for offer in catalog.offers():
+        by_type.setdefault((offer.cloud, offer.instance.name), []).append(offer)
+        price = offer.price_usd_per_hour
+        if offer.capacity_type is CapacityType.ON_DEMAND and price is not None:
+            place = (offer.cloud, offer.instance.name, offer.region)
+            if place not in on_demand or price < on_demand[place]:
+                on_demand[place] = price
+    return Market(catalog, by_type, on_demand)
+
+
+def search(request: Request, market: Market, sizer: Sizer | None = None) -> Outcome:
+    """All candidates of a request, best first: those that fit, else those that are borderline."""
+    return _Search(request, market, sizer or Sizer(request)).run()
+
+
+@dataclass(slots=True)
+class _Search:
+    """State of one search."""
+
+    request: Request
+    market: Market
+    sizer: Sizer
+    ledger: Ledger = field(default_factory=Ledger)
+
+    def run(self) -> Outcome:
+        accounts = Accounts(self.request, self.market.catalog, self.market.on_demand_usd)
+        fitting, tight = self._arrange()
+        fit, candidates = Fit.FITS, self._all_candidates(accounts, fitting)
+        if not candidates:
+            fit, candidates = Fit.BORDERLINE, self._all_candidates(accounts, tight)
+        else:
+            for arrangement in tight:
+                self.ledger.refuse_type(arrangement.instance, _memory_refusal(arrangement))
+        self._note_excluded([*fitting, *(tight if fit is not Fit.FITS else [])])
+        ranked = tuple(rank_candidates(candidates, self.request.workload.optimize))
+        return Outcome(ranked, fit if ranked else Fit.DOES_NOT_FIT, self.ledger, accounts, (*fitting, *tight))
+
+    def _all_candidates(self, accounts: Accounts, arrangements: Sequence[Arrangement]) -> list[Candidate]:
+        return [candidate for arrangement in arrangements for candidate in self._candidates(accounts, arrangement)]
+
+    def _arrange(self) -> tuple[list[Arrangement], list[Arrangement]]:
+        """The layout to run on each instance type that holds the workload, and on each that is borderline."""
+        fitting: list[Arrangement] = []
+        tight: list[Arrangement] = []
+        catalog = self.market.catalog
+        for (cloud, _), instance in catalog.instances.items():
+            gpu = catalog.gpus.get(instance.gpu_model or "")
+            if cloud not in CLOUDS or gpu is None or instance.gpu_count == 0:
+                continue
+            if refusal := refuse_instance(self.request, instance, gpu):
+                self.ledger.refuse_type(instance, refusal)
+            elif found := self._best(instance, gpu, Fit.FITS):
+                fitting.append(found)
+            elif found := self._best(instance, gpu, Fit.BORDERLINE):
+                tight.append(found)
+        return fitting, tight
+
+    def _best(self, instance: InstanceType, gpu: Gpu, fit: Fit) -> Arrangement | None:
+        """The layout to run among those with this verdict that pass the arrangement filters."""
+        refusals: list[Refusal] = []
+        kept: list[Arrangement] = []
+        for arrangement in self.sizer.arrangements(instance, gpu, (fit,)):
+            refusal = refuse_arrangement(self.request, arrangement)
+            refusals += [refusal] if refusal else []
+            kept += [] if refusal else [arrangement]
+        if kept:
+            return best_arrangement(self.request, kept)
+        if refusals:
+            self.ledger.refuse_type(instance, refusals[-1])
+        elif fit is Fit.BORDERLINE:
+            self._note_miss(instance, gpu)
+        return None
+
+    def _note_miss(self, instance: InstanceType, gpu: Gpu) -> None:
+        """No layout holds the workload here: say by how much the best one misses."""
+        miss = self.sizer.closest_miss(instance, gpu)
+        if miss is None:
+            count = f"{instance.gpu_count} GPU" + ("s" if instance.gpu_count > 1 else "")
+            self.ledger.refuse_type(
+                instance, Refusal("gpu-count", f"no layout asked for goes on {count}", self._degrees(), count)
+            )
+            return
+        layout, footprint = miss
+        reason = f"does not fit {gpu.gpu_class} at {layout.gpus_per_replica} GPU{'s' if layout.gpus_per_replica > 1 else ''} a copy"
+        high, usable = footprint.per_gpu.high_bytes, footprint.usable_bytes
+        self.ledger.refuse_type(
+            instance, Refusal("memory", reason, f"{format_gib(high)} per GPU", f"{format_gib(usable)} usable")
+        )
+
+    def _degrees(self) -> str | None:
+        inference = self.request.workload.inference
+        if inference is None:
+            return None
+        asked = {"tensor_parallel": inference.tensor_parallel, "pipeline_parallel": inference.pipeline_parallel}
+        return ", ".join(f"{name} {degree}" for name, degree in asked.items() if degree != "auto") or None
+
+    def _candidates(self, accounts: Accounts, arrangement: Arrangement) -> list[Candidate]:
+        """Candidates of one arrangement: its offers that pass, one per place, capacity type and price."""
+        instance = arrangement.instance
+        offers = self.market.offers.get((instance.cloud, instance.name), ())
+        wanted = self._in_regions(instance, offers)
+        found: list[Candidate] = []
+        for lot in _lots(wanted):
+            offer = lot[0]
+            if refusal := capacity(self.request, offer):
+                self.ledger.refuse_capacity(offer, refusal)
+            elif refusal := self._refuse_price(offer, arrangement.instances):
+                self.ledger.refuse_offer(offer, refusal)
+            else:
+                bill = accounts.bill(arrangement, offer)
+                if refusal := refuse_bill(self.request, offer, bill):
+                    self.ledger.refuse_offer(offer, refusal)
+                else:
+                    zones = tuple(sorted({each.zone for each in lot}, key=lambda zone: zone or ""))
+                    found.append(Candidate(arrangement, offer, zones, bill))
+        return found
+
+    def _in_regions(self, instance: InstanceType, offers: Sequence[Offer]) -> list[Offer]:
+        """Offers in the regions asked for; where none is left, the record names the regions that have the type."""
+        wanted = self.request.requirements.regions
+        inside = [offer for offer in offers if wanted is None or offer.region in wanted]
+        if not inside and wanted is not None:
+            has = sorted({offer.region for offer in offers})
+            reason = "not offered in placement.regions" if has else "not offered in any region"
+            self.ledger.refuse_type(instance, Refusal("region", reason, name_some(wanted), ", ".join(has) or None))
+        return inside
+
+    def _refuse_price(self, offer: Offer, instances: int) -> Refusal | None:
+        if refusal := price_known(self.request, offer):
+            return refusal
+        if offer.capacity_type is CapacityType.SPOT and offer.price_usd_per_hour is not None:
+            place = (offer.cloud, offer.instance.name, offer.region)
+            if refusal := spot_is_cheaper(offer.price_usd_per_hour, self.market.on_demand_usd.get(place)):
+                return refusal
+        return max_price(self.request, offer, instances)
+
+    def _note_excluded(self, arrangements: Iterable[Arrangement]) -> None:
+        """Offers that the catalog keeps aside, for instance types that would hold the workload."""
+        holding = {(arrangement.instance.cloud, arrangement.instance.name) for arrangement in arrangements}
+        regions = self.request.requirements.regions
+        for aside in self.market.catalog.excluded_offers(self.request.requirements.clouds):
+            offer = aside.offer
+            here = (offer.cloud, offer.instance.name) in holding and (regions is None or offer.region in regions)
+            if here and capacity(self.request, offer) is None:
+                self.ledger.refuse_offer(offer, excluded(self.market.catalog, aside))
+
+
+def _memory_refusal(arrangement: Arrangement) -> Refusal:
+    terms, usable = arrangement.footprint.per_gpu, arrangement.footprint.usable_bytes
+    reason = "borderline: the high end of the prediction does not fit"
+    return Refusal("memory", reason, f"{format_gib(terms.high_bytes)} per GPU", f"{format_gib(usable)} usable")
+
+
+def _lots(offers: Sequence[Offer]) -> list[list[Offer]]:
+    """Offers that differ in their zone alone."""
+    lots: dict[tuple[object, ...], list[Offer]] = {}
+    for offer in offers:
+        key = (offer.region, offer.capacity_type, offer.price_usd_per_hour, offer.price_as_of, offer.suspect)
+        lots.setdefault(key, []).append(offer)
+    return list(lots.values())

@@ -1,0 +1,155 @@
+"""Disks that a workload needs, sized from its weights and checkpoints, priced by cloud and region."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+
+from provisioner.catalog.instances import InstanceType
+from provisioner.catalog.prices import Price
+from provisioner.catalog.snapshot import Catalog
+from provisioner.planner.candidates import Arrangement, loaded_weights_bytes
+from provisioner.planner.plan import StorageItem
+from provisioner.planner.request import Request
+from provisioner.sizing.demand import TrainingDemand
+from provisioner.units import GIB
+from provisioner.vocabulary import Optimizer, TrainingMethod, TrainingPrecision, WeightFormat
+
+ROOT_BASE_BYTES = 50 * GIB
+"""System, driver, CUDA libraries and one engine image. Larger than the snapshots of the deep-learning images in images.csv
+(35 to 45 GiB), so that a root disk is never smaller than its image."""
+WEIGHTS_ROOM = 1.2
+"""Room for the weights and for what a download keeps beside them until it is whole."""
+ROOT_STEP_BYTES = 10 * GIB
+CHECKPOINTS_KEPT = 2
+"""The last whole one, and the one being written."""
+
+LOADED_WIDE = frozenset({WeightFormat.FP8, WeightFormat.INT8, WeightFormat.NF4})
+"""Formats that engines make while loading: the disk holds the published checkpoint, in 16 bit. Pre-quantised formats
+(AWQ, GPTQ, GGUF) are downloaded as they run."""
+
+DISK_SERVICE = {"aws": "ebs_gp3", "gcp": "pd_balanced"}
+"""Default disk of each cloud."""
+HYPERDISK_FAMILIES = ("a3-ultra", "a4", "g4")
+"""GCP machine series that attach Hyperdisk only. Source: machine-family pages of the Compute Engine documentation."""
+HYPERDISK_SERVICE = "hyperdisk_balanced"
+SHARED_SERVICE = {"aws": "fsx_for_lustre_persistent_2_ssd_125_mb_s_per_tib"}
+"""Shared file system of each cloud whose price the catalog knows; GCP's is unknown."""
+
+MOMENT_BYTES = {
+    Optimizer.ADAMW: 8.0,
+    Optimizer.ADAMW_8BIT: 2.0,
+    Optimizer.PAGED_ADAMW_8BIT: 2.0,
+    Optimizer.ADAFACTOR: 0.1,
+    Optimizer.SGD: 4.0,
+    Optimizer.LION: 4.0,
+    Optimizer.MUON: 4.0,
+}
+"""Bytes per trained parameter that a checkpoint keeps for the optimizer, in fp32 (reference: bytes of moments)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A disk of the workload: ``count`` of them (one root disk per instance)."""
+
+    kind: str
+    size_bytes: int
+    count: int
+    service: str | None
+
+    @property
+    def total_gib(self) -> Decimal:
+        """Size of all of them in GiB."""
+        return Decimal(self.size_bytes * self.count) / GIB
+
+
+def disks_for(request: Request, arrangement: Arrangement) -> tuple[Disk, ...]:
+    """Root disks, data, checkpoints, a shared file system, and the local disks that the price includes."""
+    storage, instance = request.workload.storage, arrangement.instance
+    block = disk_service(instance)
+    disks = [Disk("root", root_bytes(request, arrangement), arrangement.instances, block)]
+    if storage.data is not None:
+        disks.append(Disk("data", storage.data, 1, block))
+    if (size := checkpoint_disk_bytes(request, arrangement)) is not None:
+        disks.append(Disk("checkpoints", size, 1, block))
+    if isinstance(storage.shared, int):
+        disks.append(Disk("shared", storage.shared, 1, SHARED_SERVICE.get(instance.cloud)))
+    if instance.local_ssd_kind == "bundled" and instance.local_ssd_bytes:
+        disks.append(Disk("local", instance.local_ssd_bytes, arrangement.instances, None))
+    return tuple(disks)
+
+
+def disk_service(instance: InstanceType) -> str:
+    """Name of the disk service in the catalog that an instance type gets by default."""
+    if instance.cloud == "gcp" and instance.name.startswith(HYPERDISK_FAMILIES):
+        return HYPERDISK_SERVICE
+    return DISK_SERVICE[instance.cloud]
+
+
+def root_bytes(request: Request, arrangement: Arrangement) -> int:
+    """Root disk of one instance: 50 GiB and 1.2 x the weights on disk, rounded up to 10 GiB."""
+    wanted = ROOT_BASE_BYTES + WEIGHTS_ROOM * checkpoint_file_bytes(request, arrangement)
+    return math.ceil(wanted / ROOT_STEP_BYTES) * ROOT_STEP_BYTES
+
+
+def checkpoint_file_bytes(request: Request, arrangement: Arrangement) -> int:
+    """Bytes of the model's files: as loaded, or as published where the engine narrows them while loading."""
+    loaded = loaded_weights_bytes(arrangement)
+    if request.demand.weights not in LOADED_WIDE and not isinstance(request.demand, TrainingDemand):
+        return loaded
+    return max(loaded, request.shape.params_total * _published_bytes(request))
+
+
+def _published_bytes(request: Request) -> int:
+    if request.shape.quantisation is not None:
+        return 1
+    return 4 if request.shape.weights_dtype == WeightFormat.FP32 else 2
+
+
+def checkpoint_disk_bytes(request: Request, arrangement: Arrangement) -> int | None:
+    """Disk for checkpoints: as asked, or two of them where the training asks for checkpoints; ``None`` for no disk."""
+    asked, training = request.workload.storage.checkpoints, request.workload.training
+    if isinstance(asked, int):
+        return asked
+    if training is None or (asked is None and training.checkpoint is None):
+        return None
+    size = CHECKPOINTS_KEPT * _checkpoint_bytes(request, arrangement)
+    return max(1, math.ceil(size / ROOT_STEP_BYTES)) * ROOT_STEP_BYTES
+
+
+def _checkpoint_bytes(request: Request, arrangement: Arrangement) -> float:
+    """One checkpoint: trained weights and optimizer state, whole."""
+    demand = request.demand
+    if not isinstance(demand, TrainingDemand):
+        return 0.0
+    if demand.method is not TrainingMethod.FULL:
+        terms = arrangement.footprint.per_gpu
+        return float((terms.gradient_bytes or 0) + (terms.optimizer_bytes or 0)) * arrangement.layout.gpus_per_replica
+    weights = 2.0 if demand.precision is TrainingPrecision.BF16 else 4.0
+    return request.shape.params_total * (weights + MOMENT_BYTES[demand.optimizer])
+
+
+def priced_disks(
+    catalog: Catalog, instance: InstanceType, region: str, disks: tuple[Disk, ...]
+) -> tuple[StorageItem, ...]:
+    """The disks with their price a month in a region; local disks are in the price of the instance."""
+    return tuple(_priced(disk, disk_price(catalog, instance.cloud, disk, region)) for disk in disks)
+
+
+def disk_price(catalog: Catalog, cloud: str, disk: Disk, region: str) -> Price | None:
+    """The price of a disk's service per GiB-month."""
+    return catalog.storage_price(cloud, disk.service, region) if disk.service else None
+
+
+def _priced(disk: Disk, price: Price | None) -> StorageItem:
+    if disk.kind == "local":
+        usd: Decimal | None = Decimal(0)
+    else:
+        usd = round_usd(disk.total_gib * price.amount_usd) if price else None
+    return StorageItem(disk.kind, disk.kind, disk.size_bytes, disk.service, usd, disk.count)
+
+
+def round_usd(amount: Decimal) -> Decimal:
+    """Money that was computed, to a hundredth of a cent: enough for a total, and the same on every machine."""
+    return amount.quantize(Decimal("0.0001"))

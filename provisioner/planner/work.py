@@ -1,0 +1,98 @@
+"""How much work a workload has, and how many copies and hours a layout of known speed takes for it."""
+
+from __future__ import annotations
+
+import math
+
+from provisioner.sizing.demand import Demand, ServingDemand
+from provisioner.sizing.throughput import Throughput
+from provisioner.units import HOURS_PER_MONTH
+from provisioner.vocabulary import Pattern, Task
+from provisioner.workload.quantities import ReplicaRange
+from provisioner.workload.spec import Workload
+
+BURSTY_HOURS_PER_MONTH = 120.0
+"""Hours a month of a bursty workload that names none (CONTRACTS 4)."""
+
+
+def main_rate(throughput: Throughput) -> float | None:
+    """The rate that the task is about: generated tokens/s of a copy, trained tokens/s, or images/s."""
+    for rate in (throughput.decode_tokens_per_s_per_replica, throughput.train_tokens_per_s, throughput.images_per_s):
+        if rate is not None:
+            return rate
+    return None
+
+
+def requests_per_s(demand: Demand, throughput: Throughput) -> float | None:
+    """Requests/s that one serving copy sustains at its concurrency; ``None`` where a rate is unknown.
+
+    A typical request keeps the GPUs busy for its own prefill and for its share of the batch's decoding:
+    1 / (time to first token + output tokens / decode rate).
+    """
+    if not isinstance(demand, ServingDemand):
+        return None
+    decode, first = throughput.decode_tokens_per_s_per_replica, throughput.time_to_first_token_s
+    if not decode or first is None:
+        return None
+    return 1 / (first + demand.output_tokens / decode)
+
+
+def copies_needed(workload: Workload, demand: Demand, throughput: Throughput) -> int:
+    """Serving copies: as asked, or as many as ``requests_per_second`` takes within the range asked for."""
+    inference = workload.inference
+    if inference is None:
+        return 1
+    replicas, targets = inference.replicas, inference.targets
+    wanted = targets.requests_per_second if targets else None
+    if isinstance(replicas, int):
+        return replicas
+    lowest, highest = (replicas.minimum, replicas.maximum) if isinstance(replicas, ReplicaRange) else (1, None)
+    if wanted is None:
+        return lowest
+    rate = requests_per_s(demand, throughput)
+    copies = max(lowest, math.ceil(wanted / rate)) if rate else lowest
+    return min(copies, highest) if highest is not None else copies
+
+
+def run_hours(workload: Workload, demand: Demand, throughput: Throughput, copies: int) -> float | None:
+    """Hours of a run without interruptions; ``None`` for an endpoint, or where the amount of work or its rate is unknown.
+
+    Tokens of a batch are generated tokens: reading the prompts is in the rate of requests.
+    """
+    if workload.training is not None:
+        if workload.training.duration is not None:
+            return workload.training.duration.total_seconds() / 3600
+        rate = throughput.train_tokens_per_s
+        return workload.training.tokens / rate / 3600 if workload.training.tokens and rate else None
+    if workload.task is not Task.BATCH or workload.inference is None:
+        return None
+    if workload.inference.duration is not None:
+        return workload.inference.duration.total_seconds() / 3600
+    total, rate = workload.inference.total, None
+    if total is not None and total.unit == "tokens" and isinstance(demand, ServingDemand):
+        requests = requests_per_s(demand, throughput)
+        rate = requests * demand.output_tokens if requests else None
+    elif total is not None and total.unit == "images":
+        rate = throughput.images_per_s
+    return float(total.amount) / (rate * copies) / 3600 if total is not None and rate else None
+
+
+def has_known_work(workload: Workload) -> bool:
+    """Whether the spec says how much a run has to do."""
+    if workload.training is not None:
+        return workload.training.tokens is not None or workload.training.duration is not None
+    inference = workload.inference
+    if workload.task is not Task.BATCH or inference is None:
+        return False
+    return inference.total is not None or inference.duration is not None
+
+
+def hours_per_month(workload: Workload, predicted_run_hours: float | None) -> float:
+    """Hours that a month is billed for: as asked, the run's own, else by the pattern of use."""
+    asked = workload.lifecycle.hours_per_month
+    if asked is not None:
+        return asked
+    if predicted_run_hours is not None:
+        return predicted_run_hours
+    pattern = workload.lifecycle.pattern or (Pattern.STEADY if workload.task is Task.SERVE else Pattern.BURSTY)
+    return float(HOURS_PER_MONTH) if pattern is Pattern.STEADY else BURSTY_HOURS_PER_MONTH
