@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from provisioner.planner.plan import Rejection
+from provisioner.planner.plan import Plan, Rejection
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.search import Outcome
@@ -44,6 +44,8 @@ _FILTER_WORDS = {
     "budget": "over budget",
     "deadline": "after the deadline",
 }
+_ASKED_FOR = frozenset({"cloud", "instance-type", "gpu", "excluded-gpu", "runtime", "status"})
+"""Filters that say what was not looked at; causes are the others."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -205,3 +207,22 @@ def _speed(choice: Candidate) -> str:
     else:
         return "its speed cannot be predicted: a figure of the GPU is unknown"
     return f"predicted {rate}, bound by {throughput.bound_by}: {lift}" if lift else f"predicted {rate}"
+
+
+def refusal_of(plan: Plan) -> str:
+    """Why nothing fits, in one sentence: how many instance types fell at which filter, the commonest causes first."""
+    groups = [group for group in group_rejections(plan.rejections) if group.filter not in _ASKED_FOR]
+    groups.sort(key=lambda group: -len(group.instance_types))
+    causes = [f"{group.words} ({len(group.instance_types)}: {_nearest(group)})" for group in groups[:3]]
+    return f"nothing fits {plan.workload_name}: {'; '.join(causes) or 'the requirements leave no instance type'}"
+
+
+def _nearest(group: RejectionGroup) -> str:
+    example = group.example
+    name = example.offer.split("/")[3]
+    facts = [
+        f"needs {example.needed}" if example.needed else "",
+        f"has {example.available}" if example.available else "",
+    ]
+    detail = ", ".join(fact for fact in facts if fact)
+    return f"{name} {detail}".strip() if name != "*" else example.reason

@@ -1,0 +1,294 @@
+"""A plan as titled sections of short rows: what tables, Markdown and HTML print, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+
+from provisioner.planner.explain import GROUPS_SHOWN, group_rejections
+from provisioner.planner.plan import Cost, Plan, PlannedOffer
+from provisioner.units import decimal_string, format_gib, format_usd
+
+SHOWN_SHORT = 5
+"""Failover offers and alternatives without ``--explain``."""
+BAR_CELLS = 24
+HOURS_A_DAY = 24
+UNKNOWN = "unknown"
+
+_TERMS = (
+    ("weights", "weights_bytes"),
+    ("KV cache", "kv_cache_bytes"),
+    ("activations", "activation_bytes"),
+    ("gradients", "gradient_bytes"),
+    ("optimizer", "optimizer_bytes"),
+    ("overhead", "overhead_bytes"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A titled table. ``header`` may be empty; ``right`` are the columns of numbers."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: frozenset[int] = frozenset()
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A whole plan for people: a headline, sentences, tables, warnings."""
+
+    title: str
+    verdict: str
+    headline: str
+    reasons: tuple[str, ...]
+    sections: tuple[Section, ...]
+    warnings: tuple[str, ...]
+    closest: tuple[str, ...]
+    footer: str
+
+
+def summarise(plan: Plan, *, explain: bool = False) -> Summary:
+    """The plan in sections; ``explain`` shows all failover offers, alternatives, rejections and assumptions."""
+    return Summary(
+        title=f"{plan.workload_name} ({plan.task})",
+        verdict=plan.verdict,
+        headline=headline(plan),
+        reasons=plan.choice.reasons if plan.choice else (),
+        sections=tuple(section for section in _sections(plan, explain=explain) if section.rows),
+        warnings=plan.warnings,
+        closest=plan.closest,
+        footer=f"catalog of {plan.catalog_as_of} ({plan.catalog_digest[:19]})",
+    )
+
+
+def headline(plan: Plan) -> str:
+    """The choice in one line, or that there is none."""
+    choice = plan.choice
+    if choice is None:
+        return "nothing fits under the requirements"
+    price = f"{_usd(choice.price_usd_per_hour, 4)}/h" + (
+        f" (price of {choice.price_as_of})" if choice.price_as_of else ""
+    )
+    count = f"{choice.instances} x " if choice.instances > 1 else ""
+    return f"{count}{choice.instance_type} in {place(choice)}, {choice.capacity_type}, {price}: {gpus(choice)}"
+
+
+def place(offer: PlannedOffer) -> str:
+    """Where an offer is: ``aws us-east-1 (use1-az1)``."""
+    return f"{offer.cloud} {offer.region}" + (f" ({offer.zone})" if offer.zone else "")
+
+
+def gpus(offer: PlannedOffer) -> str:
+    """What an offer holds and how it is used: ``2 x H100 over nvlink, tensor parallel 2``."""
+    count = f"{offer.gpus_per_instance:g}" if offer.gpus_per_instance < 1 else f"{offer.gpus_per_instance:.0f}"
+    layout = offer.layout
+    degrees = (
+        ("tensor parallel", layout.tensor_parallel),
+        ("pipeline parallel", layout.pipeline_parallel),
+        ("data parallel", layout.data_parallel),
+        ("copies", layout.replicas),
+    )
+    used = "".join(f", {name} {degree}" for name, degree in degrees if degree > 1)
+    link = f" over {offer.interconnect}" if offer.interconnect != "none" else ""
+    return f"{count} x {offer.gpu}{link}{used}"
+
+
+def _sections(plan: Plan, *, explain: bool) -> Iterator[Section]:
+    yield memory_section(plan)
+    yield speed_section(plan)
+    yield bill_section(plan)
+    yield storage_section(plan)
+    yield failover_section(plan, None if explain else SHOWN_SHORT)
+    yield alternatives_section(plan, None if explain else SHOWN_SHORT)
+    yield rejections_section(plan)
+    if explain:
+        yield assumptions_section(plan)
+
+
+def memory_section(plan: Plan) -> Section:
+    """Memory of the fullest GPU by term, each with its share of what is usable as a number and a bar."""
+    footprint = plan.footprint
+    if footprint is None:
+        return Section("", (), ())
+    terms, usable = footprint.per_gpu, footprint.usable_bytes
+    rows = [(name, getattr(terms, key)) for name, key in _TERMS]
+    shown = [_memory_row(name, size, usable) for name, size in rows if size]
+    shown.append(_memory_row("need", terms.total_bytes, usable))
+    shown.append(_memory_row("headroom", footprint.headroom_bytes, usable))
+    note = f"predicted between {format_gib(terms.low_bytes)} and {format_gib(terms.high_bytes)}; {format_gib(usable)} usable; peaks of the terms need not fall together"
+    return Section(
+        "Memory per GPU", ("term", "size", "share", "of usable memory"), tuple(shown), frozenset({1, 2}), note
+    )
+
+
+def _memory_row(name: str, size: int, usable: int) -> tuple[str, str, str, str]:
+    share = size / usable
+    return name, format_gib(size), f"{share:.0%}", bar(share)
+
+
+def bar(share: float) -> str:
+    """A share as a row of blocks, at least one for anything above 0."""
+    cells = min(BAR_CELLS, round(share * BAR_CELLS))
+    return "\u2588" * max(cells, 1 if share > 0 else 0)
+
+
+def speed_section(plan: Plan) -> Section:
+    """Predicted rates with the band of the main one."""
+    speed = plan.throughput
+    if speed is None:
+        return Section("", (), ())
+    rates = (
+        ("generated tokens/s, one copy", speed.decode_tokens_per_s_per_replica, "{:,.0f}"),
+        ("tokens/s of one request", speed.tokens_per_s_per_request, "{:,.1f}"),
+        ("time to first token, s", speed.time_to_first_token_s, "{:,.2f}"),
+        ("trained tokens/s", speed.train_tokens_per_s, "{:,.0f}"),
+        ("images/s", speed.images_per_s, "{:,.3g}"),
+    )
+    rows = tuple((name, form.format(value)) for name, value, form in rates if value is not None)
+    band = (
+        f"main rate between {speed.low:,.4g} and {speed.high:,.4g}; "
+        if speed.low is not None and speed.high is not None
+        else ""
+    )
+    return Section(
+        "Predicted speed", (), rows, frozenset({1}), f"{band}bound by {speed.bound_by}" if speed.bound_by else None
+    )
+
+
+def bill_section(plan: Plan) -> Section:
+    """The whole bill, by what it is made of."""
+    cost = plan.cost
+    if cost is None:
+        return Section("", (), ())
+    hours = f"{cost.hours_per_month:g} h" if cost.hours_per_month is not None else "the hours used"
+    rows = [
+        ("compute, an hour", _usd(cost.compute_usd_per_hour, 4)),
+        ("disks, a month", _usd(cost.storage_usd_per_month)),
+        (f"public address, {hours} a month", _usd(cost.public_ip_usd_per_month)),
+        ("traffic to the internet, a month", _usd(cost.egress_usd_per_month)),
+        ("while stopped, a month", _usd(cost.stopped_usd_per_month)),
+        (f"total, {hours} a month", _usd(cost.total_usd_per_month)),
+    ]
+    if cost.run_usd is not None:
+        rows.append(
+            (f"one run, {cost.run_hours:,.1f} h" if cost.run_hours is not None else "one run", _usd(cost.run_usd))
+        )
+    if cost.usd_per_million_tokens is not None:
+        rows.append(("per million tokens at full load", _usd(cost.usd_per_million_tokens, 4)))
+    rows += _spot_rows(cost)
+    return Section("Bill", (), tuple(rows), frozenset({1}), unbounded_note(plan))
+
+
+def _spot_rows(cost: Cost) -> list[tuple[str, str]]:
+    if cost.spot is None:
+        return []
+    rate = f"{cost.spot.interruption_rate:.0%}" if cost.spot.interruption_rate is not None else UNKNOWN
+    rows = [("machines interrupted in a month", rate), ("expected rework", _usd(cost.spot.expected_rework_usd))]
+    if cost.spot.breakeven is not None:
+        rows.append(("stays cheaper up to, interruptions an hour", decimal_string(cost.spot.breakeven)))
+    return rows
+
+
+def unbounded_note(plan: Plan) -> str | None:
+    """The price a day of a machine that nothing ends: no idle limit, no lifetime."""
+    lifecycle = plan.workload_spec.get("lifecycle", {})
+    hourly = plan.cost.compute_usd_per_hour if plan.cost else None
+    if hourly is None or lifecycle.get("idle", {}).get("after") != "off" or lifecycle.get("max_lifetime") != "off":
+        return None
+    return f"no idle limit and no lifetime: {format_usd(hourly * HOURS_A_DAY)} a day until it is stopped"
+
+
+def storage_section(plan: Plan) -> Section:
+    """Disks with their size and price."""
+    rows = tuple(
+        (
+            item.name if item.count == 1 else f"{item.name} x {item.count}",
+            format_gib(item.size_bytes),
+            item.service or "in the instance",
+            _usd(item.usd_per_month),
+        )
+        for item in plan.storage
+    )
+    return Section("Disks", ("disk", "size", "service", "a month"), rows, frozenset({1, 3}))
+
+
+def failover_section(plan: Plan, limit: int | None) -> Section:
+    """Offers in the order they are tried."""
+    shown = plan.failover[:limit]
+    rows = tuple(
+        (str(number), offer.instance_type, place(offer), offer.capacity_type, f"{_usd(offer.price_usd_per_hour, 4)}/h")
+        for number, offer in enumerate(shown, start=1)
+    )
+    left = len(plan.failover) - len(shown)
+    note = f"and {left} more (--explain)" if left else None
+    return Section(
+        "Tried in this order", ("", "instance type", "place", "capacity", "price"), rows, frozenset({0, 4}), note
+    )
+
+
+def alternatives_section(plan: Plan, limit: int | None) -> Section:
+    """Other instance types that meet everything, best first."""
+    shown = plan.alternatives[:limit]
+    rows = tuple(
+        (
+            each.offer.instance_type,
+            gpus(each.offer),
+            f"{each.offer.cloud} {each.offer.region}",
+            f"{_usd(each.offer.price_usd_per_hour, 4)}/h",
+            spoken_total(each.cost),
+            format_gib(each.footprint.headroom_bytes),
+        )
+        for each in shown
+    )
+    left = len(plan.alternatives) - len(shown)
+    note = f"and {left} more (--explain)" if left else None
+    header = ("instance type", "GPUs", "place", "price", "bill", "headroom")
+    return Section("Alternatives", header, rows, frozenset({3, 4, 5}), note)
+
+
+def spoken_total(cost: Cost) -> str:
+    """The bill that a person compares: a run where its length is known, else a month."""
+    if cost.run_usd is not None:
+        return f"{format_usd(cost.run_usd)}/run"
+    return f"{_usd(cost.total_usd_per_month)}/month" if cost.total_usd_per_month is not None else UNKNOWN
+
+
+def rejections_section(plan: Plan) -> Section:
+    """Every no, grouped by filter, with the nearest miss as an example."""
+    groups = group_rejections(plan.rejections)
+    rows = []
+    for group in groups[:GROUPS_SHOWN]:
+        example = group.example
+        name = example.offer.split("/")[3]
+        facts = [
+            f"needed {example.needed}" if example.needed else "",
+            f"available {example.available}" if example.available else "",
+        ]
+        detail = ", ".join(fact for fact in facts if fact)
+        subject = f"{name}: " if name != "*" else ""
+        kinds = sum(kind != "*" for kind in group.instance_types)
+        rows.append(
+            (
+                group.words,
+                str(kinds) if kinds else "all",
+                f"{subject}{example.reason}" + (f" ({detail})" if detail else ""),
+            )
+        )
+    left = len(groups) - len(rows)
+    note = f"and {left} more groups in the JSON" if left else None
+    return Section("Not chosen", ("why", "types", "nearest miss"), tuple(rows), frozenset({1}), note)
+
+
+def assumptions_section(plan: Plan) -> Section:
+    """Numbers that the footprint rests on, with their source."""
+    assumptions = plan.footprint.assumptions if plan.footprint else ()
+    rows = tuple((each.name, each.value, each.source) for each in assumptions)
+    return Section("Assumptions", ("what", "value", "source"), rows)
+
+
+def _usd(amount: Decimal | None, places: int = 2) -> str:
+    return UNKNOWN if amount is None else format_usd(amount, places)
