@@ -197,6 +197,8 @@ def engine_environment(
     variables["PATH"] = os.pathsep.join((str(scripts), environ.get("PATH", os.defpath)))
     variables |= {
         "GPUPROV_HOME": str(home),
+        # Errors of the plugin carry the marks of stacks.failures, which an ordinary Pulumi user never sees.
+        "GPUPROV_MARKS": "1",
         "PULUMI_HOME": str(home / "pulumi"),
         "PULUMI_AUTOMATION_API": "true",
         "PULUMI_SKIP_UPDATE_CHECK": "true",

@@ -1,0 +1,228 @@
+"""``preview`` and ``up``: a workload to a plan, the plan through the gate, the gate's yes to the engine.
+
+The order is the promise: nothing touches the engine before the plan fits and the gate has passed, nothing bills before the
+preview, and every failure after that says what exists and what it costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from policies.gate import Verdict, judge_plan
+from provisioner.catalog.snapshot import Catalog
+from provisioner.clouds.cloud import Cloud
+from provisioner.errors import GpuprovError, NothingFits, UsageError
+from provisioner.planner.plan import Plan, PlannedOffer
+from provisioner.workload.spec import Workload
+from stacks import pending
+from stacks.clouds import open_cloud
+from stacks.deploy import Session, Site
+from stacks.failures import Attempt
+from stacks.inventory import Standing, account, look
+from stacks.outcome import Changes, Outcome
+from stacks.program import INSTANCE_NAME, ProgramInputs, inputs_of_plan
+from stacks.state import StackState
+from stacks.sticky import plan_for_stack
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What ``up`` or ``preview`` is asked for."""
+
+    workload: Workload
+    catalog: Catalog
+    spec: Path
+    stack: str
+    provider: str | None
+    """``--cloud`` or its variable; ``None`` keeps the stack's, or takes the sandbox."""
+    saved: Plan | None = None
+    """The plan of ``--plan``."""
+    replan: bool = False
+    wait: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What will be carried out."""
+
+    plan: Plan
+    inputs: ProgramInputs
+    provider: str
+    verdict: Verdict
+    basis: StackState | None
+    """The state that the plan was made for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What ``up`` did, or got to before it failed."""
+
+    stack: str
+    decision: Decision | None = None
+    changes: Changes = field(default_factory=Changes)
+    attempts: tuple[Attempt, ...] = ()
+    state: StackState | None = None
+    standing: Standing | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class ApplyFailed(Exception):
+    """``up`` failed after it had begun; carries the error for people and what was done."""
+
+    def __init__(self, error: GpuprovError, applied: Applied) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.applied = applied
+
+
+def decide(order: Order, site: Site) -> Decision:
+    """Plan, sticky to a live stack, through the gate; no engine with a file backend.
+
+    Raises:
+        UsageError: the stack has another provider, or the saved plan is of another spec.
+        NothingFits: with the plan as ``__cause__``-free attribute ``plan``.
+        PolicyViolation: the gate says no.
+    """
+    state = site.read(order.stack)
+    provider = _provider(order, state)
+    if order.saved is not None:
+        plan = _checked(order.saved, order)
+    else:
+        plan = plan_for_stack(order.workload, order.catalog, state, provider=provider, replan=order.replan)
+    if plan.choice is None:
+        raise NoPlan(plan)
+    verdict = judge_plan(order.workload, plan, order.catalog, spec=order.spec)
+    if refusal := verdict.error():
+        raise refusal
+    return Decision(plan, inputs_of_plan(plan, order.workload, wait=order.wait), provider, verdict, state)
+
+
+class NoPlan(NothingFits):
+    """Nothing fits; carries the plan, which is the answer to show."""
+
+    def __init__(self, plan: Plan) -> None:
+        closest = f"closest: {plan.closest[0]}" if plan.closest else "`gpuprov plan --explain` lists every refusal"
+        super().__init__(f"no offer can hold {plan.workload_name} under its requirements", remedy=closest)
+        self.plan = plan
+
+
+def preview(session: Session, decision: Decision) -> Outcome:
+    """The engine's preview after a refresh; changes nothing.
+
+    Raises:
+        GpuprovError: the engine, the plugin or the policy pack says no.
+    """
+    session.ensure(decision.provider)
+    outcome = session.preview(decision.inputs, decision.provider)
+    if outcome.failure is not None:
+        raise ApplyFailed(outcome.failure, Applied(session.stack, decision, attempts=outcome.attempts))
+    return outcome
+
+
+def update(session: Session, decision: Decision, seen: Outcome) -> Applied:
+    """Carry the decision out, unless the preview has shown that nothing is to be done.
+
+    Args:
+        session: the stack under its lock.
+        decision: from ``decide``.
+        seen: the preview's outcome.
+
+    Raises:
+        ApplyFailed: with what exists now.
+    """
+    cloud = open_cloud(decision.provider, session.site.home)
+    state = session.state()
+    outcome = seen if is_settled(seen, state) else session.update(decision.inputs, decision.provider)
+    if outcome is not seen:
+        state = session.state()
+    applied = Applied(
+        session.stack, decision, outcome.changes, _attempts(outcome, state), state, warnings=outcome.warnings
+    )
+    if outcome.failure is not None:
+        standing = _look(cloud, state, decision)
+        error = account(outcome.failure, standing, state, session.stack)
+        raise ApplyFailed(error, replace(applied, standing=standing)) from outcome.failure
+    if state is not None and state.pending_creates:
+        state = pending.settle(session, decision.provider)
+    return replace(applied, state=state, standing=_look(cloud, state, decision))
+
+
+def is_settled(seen: Outcome, state: StackState | None) -> bool:
+    """Whether a preview shows that an update would change neither a resource nor the state."""
+    drifted = any(drift.is_gone or drift.changed() for drift in seen.drift)
+    unfinished = state is None or bool(state.pending) or any(r.init_errors or r.is_doomed for r in state.own)
+    return seen.changes.is_empty and not drifted and not unfinished
+
+
+def machine_price(applied: Applied) -> Decimal | None:
+    """Price an hour of the machine where it landed, by the plan; by the cloud where the plan does not know the place."""
+    outputs = instance_outputs(applied.state)
+    if applied.decision is not None and outputs:
+        plan = applied.decision.plan
+        offers: tuple[PlannedOffer, ...] = (*((plan.choice,) if plan.choice else ()), *plan.failover)
+        for offer in offers:
+            if _is_at(offer, outputs) and offer.price_usd_per_hour is not None:
+                return offer.price_usd_per_hour
+    machines = [o for o in applied.standing.objects if o.kind == "instance"] if applied.standing else []
+    price = machines[0].price_usd_per_hour if machines else None
+    return Decimal(price) if price is not None else None
+
+
+def instance_outputs(state: StackState | None) -> dict[str, Any]:
+    """Outputs of the machine, empty where there is none."""
+    if state is None or state.instance is None:
+        return {}
+    return dict(state.instance.outputs)
+
+
+def _is_at(offer: PlannedOffer, outputs: dict[str, Any]) -> bool:
+    here = (outputs.get("cloud"), outputs.get("region"), outputs.get("instanceType"), outputs.get("capacityType"))
+    there = (offer.cloud, offer.region, offer.instance_type, str(offer.capacity_type))
+    return here == there and offer.zone in (None, outputs.get("zone"))
+
+
+def _provider(order: Order, state: StackState | None) -> str:
+    made_on = state.provider if state is not None else None
+    provider = order.provider or made_on or "sandbox"
+    if made_on is not None and provider != made_on:
+        raise UsageError(
+            f"stack {order.stack!r} was made on {made_on}, not on {provider}",
+            remedy=f"use --cloud {made_on}, another --stack, or `gpuprov down {order.stack}` first",
+        )
+    open_cloud(provider, Path())  # refuses a provider that this version cannot reach, before anything else
+    return provider
+
+
+def _checked(saved: Plan, order: Order) -> Plan:
+    if saved.workload_digest != order.workload.digest:
+        raise UsageError(
+            f"the saved plan was made from another spec ({saved.workload_name}, {saved.workload_digest[:19]}…)",
+            where=str(order.spec),
+            remedy="make it again: gpuprov plan SPEC --format json -o PLAN.json",
+        )
+    return saved
+
+
+def _attempts(outcome: Outcome, state: StackState | None) -> tuple[Attempt, ...]:
+    """Offers tried in this run: from the failure, else from the machine if this run made it."""
+    if outcome.attempts:
+        return outcome.attempts
+    made = any(step.name == INSTANCE_NAME and step.kind in ("create", "replace") for step in outcome.steps)
+    entries = instance_outputs(state).get("attempts") or () if made else ()
+    return tuple(Attempt.from_document(entry) for entry in entries)
+
+
+def _look(cloud: Cloud, state: StackState | None, decision: Decision) -> Standing | None:
+    """What the cloud holds; ``None`` where it does not answer, which is a fact to tell and not another failure."""
+    before = decision.basis.stack_id if decision.basis is not None else None
+    try:
+        return look(cloud, (before, state.stack_id if state is not None else None))
+    except GpuprovError:
+        return None
+
+
+Confirm = Callable[[Outcome], bool]

@@ -1,0 +1,288 @@
+"""The engine's verbs on one stack: preview, update, refresh, destroy, remove; under its lock, with one clean stop.
+
+Foreign errors end here: the text of the engine is read by ``stacks.outcome`` and this module, nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pulumi.automation.errors import CommandError, ConcurrentUpdateError, StackAlreadyExistsError, StackNotFoundError
+
+from provisioner.errors import Cancelled, CloudError, GpuprovError, UsageError
+from provisioner.workload.nearest import nearest
+from stacks import workspace
+from stacks.backend import POLICY_PACK, Backend, choose_backend, engine_environment, find_script
+from stacks.command import EngineCommand, Interrupts
+from stacks.engine.find import Engine, find_engine
+from stacks.locks import (
+    WAIT_DEFAULT,
+    Life,
+    StackLock,
+    clear_dead_locks,
+    explain,
+    judge,
+    lock_path,
+    parse_engine_locks,
+)
+from stacks.outcome import EventLog, Listener, Outcome
+from stacks.program import ProgramInputs, make_program
+from stacks.state import StackState, list_file_stacks
+from stacks.workspace import LeanStack
+
+Say = Callable[[str], None]
+
+
+class Site:
+    """Where stacks live and what runs them: one per command. The engine is looked for when something needs it."""
+
+    def __init__(self, home: Path, backend_url: str | None, say: Say) -> None:
+        """Choose the backend.
+
+        Args:
+            home: gpuprov's home.
+            backend_url: ``--backend``; ``None`` asks the environment.
+            say: told about the making of an engine, which takes minutes where there is none.
+
+        Raises:
+            UsageError: the backend is wrong.
+        """
+        self.home = home
+        self.backend: Backend = choose_backend(home, backend_url)
+        self._say = say
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The engine.
+
+        Raises:
+            EngineMissing: there is none and no way to get one.
+        """
+        return find_engine(self._say)
+
+    def directory(self, stack: str) -> Path:
+        """Folder of a stack's project and settings files."""
+        return self.home / "workspaces" / self.backend.key / stack
+
+    def command(self, provider: str | None = None, **options: Any) -> EngineCommand:
+        """The engine with the environment of this site."""
+        environment = engine_environment(self.home, self.backend, provider)
+        return EngineCommand(self.engine.path, self.engine.version, environment, **options)
+
+    def stacks(self) -> tuple[str, ...]:
+        """Names of all stacks, sorted."""
+        if self.backend.directory is not None:
+            return list_file_stacks(self.backend.directory)
+        return workspace.list_remote(self.command(), self.home / "workspaces" / self.backend.key)
+
+    def read(self, stack: str) -> StackState | None:
+        """The state of a stack, or ``None`` where there is none; no lock is needed to look."""
+        return workspace.read_state(
+            self.backend,
+            stack,
+            lambda: workspace.open_stack(self.directory(stack), stack, self.command(), None),
+        )
+
+    def existing(self, stack: str) -> StackState:
+        """The state of a stack that must exist.
+
+        Raises:
+            UsageError: there is none of that name; the nearest one is named.
+        """
+        state = self.read(stack)
+        if state is None:
+            raise self.unknown(stack)
+        return state
+
+    def unknown(self, stack: str) -> UsageError:
+        """The refusal for a name that no stack has."""
+        known = self.stacks()
+        near = nearest(stack, known)
+        if near:
+            remedy = f"did you mean {near}?"
+        elif known:
+            remedy = f"stacks here: {', '.join(known[:10])}"
+        else:
+            remedy = "there are no stacks here; `gpuprov up` makes one"
+        return UsageError(f"there is no stack {stack!r}", remedy=remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Who is told what, while the engine works."""
+
+    say: Say
+    """Lines that matter: waiting, cleared locks, stopping."""
+    step: Listener | None = None
+    detail: Say | None = None
+    """The plugin's own progress: offers tried."""
+
+
+class Session:
+    """One stack under its lock. A context manager: entering takes the lock, and waits for another holder up to ``wait``."""
+
+    def __init__(self, site: Site, stack: str, command: str, watch: Watch, wait: timedelta = WAIT_DEFAULT) -> None:
+        self.site = site
+        self.stack = stack
+        self.watch = watch
+        self._wait = wait
+        self._lock = StackLock(lock_path(site.home, site.backend.key, stack), command)
+        self._interrupts = Interrupts(watch.say)
+
+    def __enter__(self) -> Self:
+        self._interrupts.__enter__()
+        try:
+            self._lock.acquire(self._wait, self.watch.say)
+            self._clear_locks()
+        except BaseException:
+            self._lock.release()
+            self._interrupts.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
+        self._interrupts.__exit__(kind, error, trace)
+
+    def state(self) -> StackState | None:
+        """The state now; ``None`` where there is no such stack."""
+        return self.site.read(self.stack)
+
+    def ensure(self, provider: str) -> None:
+        """Make the stack where there is none, and write down its provider."""
+        workspace.configure(self.site.directory(self.stack), self.stack, provider)
+        if self.state() is not None:
+            return
+        try:
+            workspace.create_stack(self._open(provider, None), self.site.backend.secrets_provider)
+        except StackAlreadyExistsError:
+            return  # made from another host just now; its lock decides who goes first
+        except CommandError as error:
+            raise self._translate(error) from None
+
+    def preview(self, inputs: ProgramInputs, provider: str) -> Outcome:
+        """What an update would do, after a look at the cloud; changes nothing."""
+        return self._run(
+            provider,
+            lambda stack, log: stack.preview(
+                program=make_program(inputs), refresh=True, policy_packs=_packs(), on_event=log.on_event, color="never"
+            ),
+        )
+
+    def update(self, inputs: ProgramInputs, provider: str) -> Outcome:
+        """Create or update, after a refresh of the state."""
+        return self._run(
+            provider,
+            lambda stack, log: stack.up(
+                program=make_program(inputs), refresh=True, policy_packs=_packs(), on_event=log.on_event, color="never"
+            ),
+        )
+
+    def refresh(self, provider: str | None) -> Outcome:
+        """Take what the cloud shows into the state."""
+        return self._run(provider, lambda stack, log: stack.refresh(on_event=log.on_event, color="never"))
+
+    def destroy(self, provider: str | None, urns: tuple[str, ...] = ()) -> Outcome:
+        """End all resources, or those of ``urns``."""
+        return self._run(
+            provider,
+            lambda stack, log: stack.destroy(target=list(urns) or None, on_event=log.on_event, color="never"),
+        )
+
+    def edit(self, change: Callable[[dict[str, Any]], bool], provider: str | None) -> bool:
+        """Change the deployment document of the stack; see ``stacks.workspace.edit``."""
+        try:
+            return workspace.edit(self._open(provider, None), change)
+        except CommandError as error:
+            raise self._translate(error) from None
+
+    def remove(self) -> None:
+        """Remove the empty stack and its settings."""
+        try:
+            stack = self._open(None, None)
+            stack.workspace.remove_stack(self.stack)
+        except StackNotFoundError:
+            pass
+        except CommandError as error:
+            raise self._translate(error) from None
+        directory = self.site.directory(self.stack)
+        for path in (directory / f"Pulumi.{self.stack}.yaml", directory / "Pulumi.yaml"):
+            path.unlink(missing_ok=True)
+
+    def _run(self, provider: str | None, verb: Callable[[LeanStack, EventLog], object]) -> Outcome:
+        """One run of the engine; a foreign lock that turns out to be our own dead engine's is cleared, once."""
+        for last in (False, True):
+            log = EventLog(self.watch.step, self.watch.detail)
+            try:
+                verb(self._open(provider, None), log)
+            except ConcurrentUpdateError as error:
+                if last or not self._clear_remote_locks(error):
+                    return replace(log.outcome(), failure=self._translate(error))
+            except CommandError as error:
+                return self._failed(log, error)
+            else:
+                self._interrupts.check()
+                return log.outcome()
+        raise AssertionError("the second run returns")
+
+    def _failed(self, log: EventLog, error: CommandError) -> Outcome:
+        outcome = log.outcome(_last_error(error))
+        if self._interrupts.count:
+            return replace(outcome, failure=Cancelled("interrupted; the engine stopped cleanly"))
+        if isinstance(outcome.failure, CloudError) and outcome.failure.kind == CloudError.kind:
+            # No mark told the cause: the engine's own words are all there is.
+            return replace(outcome, failure=self._translate(error, outcome.failure))
+        return outcome
+
+    def _open(self, provider: str | None, program: Callable[[], None] | None) -> LeanStack:
+        command = self.site.command(
+            provider,
+            interrupts=self._interrupts,
+            lock_descriptor=self._lock.descriptor,
+            on_start=self._lock.note_engine,
+        )
+        return workspace.open_stack(self.site.directory(self.stack), self.stack, command, program)
+
+    def _clear_locks(self) -> None:
+        directory = self.site.backend.directory
+        if directory is None:
+            return
+        remaining = clear_dead_locks(directory, self.stack, self.watch.say)
+        if remaining:
+            raise explain(self.stack, remaining)
+
+    def _clear_remote_locks(self, error: CommandError) -> bool:
+        locks = parse_engine_locks(str(error))
+        if self.site.backend.is_local or not locks:
+            return False
+        if any(judge(lock, ours=self._lock.previous, is_remote=True) is not Life.DEAD for lock in locks):
+            return False
+        for lock in locks:
+            self.watch.say(f"cleared the engine's lock of a process that has ended: {lock}")
+        self._open(None, None).cancel()
+        return True
+
+    def _translate(self, error: CommandError, default: GpuprovError | None = None) -> GpuprovError:
+        if isinstance(error, ConcurrentUpdateError):
+            return explain(self.stack, parse_engine_locks(str(error)))
+        return default or CloudError(f"the engine failed: {_last_error(error)}")
+
+
+def _packs() -> list[str]:
+    return [str(find_script(POLICY_PACK))]
+
+
+def _last_error(error: CommandError) -> str:
+    """The line of the engine's output that says what went wrong, without decoration."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    marked = [line for line in lines if line.startswith(("error:", "stderr: error:"))]
+    text = (marked or lines or ["no reason given"])[-1]
+    return text.removeprefix("stderr:").strip().removeprefix("error:").strip()

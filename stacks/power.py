@@ -1,0 +1,146 @@
+"""``stop`` and ``start``: one call to the cloud about the stack's own machine, then a refresh of the state."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from time import monotonic, sleep
+from typing import Any
+
+from provisioner import tags
+from provisioner.clouds.cloud import Cloud, Instance, InstanceState, Placement
+from provisioner.errors import CapacityError, NotFound, TimedOut
+from provisioner.vocabulary import CapacityType
+from stacks.clouds import open_cloud
+from stacks.deploy import Session
+from stacks.outcome import Outcome
+from stacks.provider import lifetime
+from stacks.state import LAUNCH, StackState
+
+CHANGE_MAX = timedelta(minutes=15)
+"""Longest wait for a machine to stop or to run; large GPU machines need minutes for both."""
+_POLL_FIRST_S = 0.1
+_POLL_LAST_S = 2.0
+
+
+def machine_of(state: StackState, cloud: Cloud) -> Instance:
+    """The stack's machine as the cloud shows it.
+
+    Raises:
+        NotFound: the stack has none, or it is gone; nothing is made in its place.
+    """
+    resource = state.instance
+    outputs = resource.outputs if resource is not None else {}
+    if not outputs.get("instanceId"):
+        raise NotFound(f"stack {state.name!r} has no machine", remedy="`gpuprov up` makes one")
+    instance = cloud.get_instance(placement_of(outputs), str(outputs["instanceId"]))
+    if instance is None or instance.state.is_gone:
+        shown = "is gone" if instance is None else f"is {instance.state}"
+        raise NotFound(
+            f"the machine of stack {state.name!r} ({outputs['instanceId']}) {shown}",
+            remedy="`gpuprov up` makes a new one; its data disks are kept",
+        )
+    return instance
+
+
+def placement_of(outputs: Any) -> Placement:
+    """Where a machine is, from the outputs of its resource."""
+    return Placement(
+        str(outputs["cloud"]),
+        str(outputs["region"]),
+        outputs.get("zone"),
+        str(outputs["instanceType"]),
+        CapacityType(outputs["capacityType"]),
+    )
+
+
+def stop_machine(session: Session, state: StackState, provider: str) -> Outcome:
+    """Stop the machine and wait until it is; its disks stay and cost on. One that is stopped already is fine.
+
+    Raises:
+        NotFound: there is no machine.
+        Rejected: its market or its disks do not allow a stop.
+        TimedOut: it does not stop.
+    """
+    cloud = open_cloud(provider, session.site.home)
+    instance = machine_of(state, cloud)
+    if instance.state is not InstanceState.STOPPED:
+        cloud.stop_instance(instance.placement, instance.id)
+        _until(cloud, instance, InstanceState.STOPPED)
+    return session.refresh(provider)
+
+
+def start_machine(session: Session, state: StackState, provider: str) -> Outcome:
+    """Start the stopped machine: a new end of its lifetime first, so that it never runs without one.
+
+    Raises:
+        NotFound: there is no machine; none is made.
+        CapacityError: there is no capacity now; the machine stays stopped and whole, and no other is made.
+        TimedOut: it does not run.
+    """
+    cloud = open_cloud(provider, session.site.home)
+    instance = machine_of(state, cloud)
+    if instance.state is InstanceState.RUNNING:
+        return session.refresh(provider)
+    if instance.state is InstanceState.STOPPING:
+        instance = _until(cloud, instance, InstanceState.STOPPED)
+    renew(session, state, cloud, instance)
+    try:
+        cloud.start_instance(instance.placement, instance.id)
+    except CapacityError as error:
+        raise CapacityError(
+            f"{error.message}; {instance.id} stays stopped with its disks, and nothing else was made",
+            remedy="try again later, or move by hand: snapshot its disks, `gpuprov down --keep-data`, `gpuprov up --replan`",
+        ) from error
+    _until(cloud, instance, InstanceState.RUNNING)
+    return session.refresh(provider)
+
+
+def renew(session: Session, state: StackState, cloud: Cloud, instance: Instance) -> None:
+    """Write a new ``expires-at`` into the machine's tag and into the launch, before the machine runs."""
+    workload = state.instance.inputs.get("workload", {}) if state.instance is not None else {}
+    expires_at = lifetime.expires_at(workload, cloud.now())
+    cloud.set_tags(instance.placement, instance.id, {tags.EXPIRES_AT: expires_at})
+    session.edit(lambda deployment: write_expiry(deployment, expires_at), cloud.provider)
+    if expires_at != tags.NONE:
+        session.watch.say(f"ends by itself at {expires_at}")
+
+
+def write_expiry(deployment: dict[str, Any], expires_at: str) -> bool:
+    """Set the launch's ``expiresAt`` in a deployment document; says whether it differed."""
+    changed = False
+    for resource in deployment.get("resources") or ():
+        if resource.get("type") == LAUNCH and resource.get("outputs", {}).get("expiresAt") != expires_at:
+            resource["outputs"]["expiresAt"] = expires_at
+            changed = True
+    return changed
+
+
+def _until(cloud: Cloud, instance: Instance, state: InstanceState) -> Instance:
+    """The machine once it has the state.
+
+    Raises:
+        TimedOut: it does not come to it.
+        NotFound: it is gone.
+        Rejected: it went to another state and stays there.
+    """
+    until, pause_s = monotonic() + CHANGE_MAX.total_seconds(), _POLL_FIRST_S
+    while True:
+        now = cloud.get_instance(instance.placement, instance.id)
+        if now is not None and now.state is state:
+            return now
+        if now is not None and now.state.is_gone:
+            raise NotFound(f"{instance.id} is {now.state}", remedy="`gpuprov up` makes a new one")
+        if monotonic() > until:
+            shown = now.state if now is not None else "not visible"
+            raise TimedOut(
+                f"{instance.id} is {shown} after {CHANGE_MAX}, not {state}", remedy="look again: gpuprov status"
+            )
+        sleep(pause_s)
+        pause_s = min(pause_s * 1.5, _POLL_LAST_S)
+
+
+def require_settled(outcome: Outcome) -> Outcome:
+    """The outcome of a refresh that worked; its failure is raised."""
+    if outcome.failure is not None:
+        raise outcome.failure
+    return outcome

@@ -1,0 +1,176 @@
+"""``down``: end everything of a stack, look again, and only then forget the stack.
+
+What an engine run leaves behind is found by stack-id in the cloud's own list: a machine whose creation was cut off, a disk
+whose resource was lost. It is ended here, since nothing else will.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from time import monotonic, sleep
+
+from provisioner.clouds.cloud import BillableObject, Cloud, Placement
+from provisioner.errors import CloudError, GpuprovError, Leaked
+from provisioner.units import format_gib
+from provisioner.vocabulary import CapacityType
+from stacks import pending
+from stacks.clouds import open_cloud
+from stacks.deploy import Session
+from stacks.inventory import Standing, account, describe, look
+from stacks.outcome import Changes, Outcome
+from stacks.state import GPU_INSTANCE, StackState
+
+GONE_MAX = timedelta(minutes=5)
+"""Longest wait for an object that a cloud has agreed to end; the engine's own deletes wait longer."""
+_POLL_S = 0.2
+_ENDERS = {"instance": "terminate_instance", "volume": "delete_volume", "security-group": "delete_security_group"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What ``down`` did, or got to before it failed."""
+
+    stack: str
+    provider: str
+    changes: Changes = field(default_factory=Changes)
+    kept: tuple[BillableObject, ...] = ()
+    """Data disks that ``--keep-data`` kept."""
+    standing: Standing | None = None
+    is_removed: bool = False
+
+
+class DownFailed(Exception):
+    """``down`` failed after it had begun; carries the error for people and what was done."""
+
+    def __init__(self, error: GpuprovError, ended: Ended) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.ended = ended
+
+
+def data_disks(standing: Standing) -> tuple[BillableObject, ...]:
+    """The disks that outlive machines."""
+    return tuple(o for o in standing.objects if o.kind == "volume" and o.extra.get("role") == "data")
+
+
+def name_disk(disk: BillableObject) -> str:
+    """A data disk with its size, for the question before it is deleted."""
+    size = disk.extra.get("size_bytes")
+    return (
+        f"{disk.id} {disk.extra.get('name', '')} ({format_gib(int(size)) if size else 'size unknown'}) in {disk.zone}"
+    )
+
+
+def end_stack(session: Session, state: StackState, provider: str, *, keep_data: bool) -> Ended:
+    """End the stack's objects; without ``keep_data`` also its data disks, and the stack itself.
+
+    Args:
+        session: the stack under its lock.
+        state: its state.
+        provider: where it was made.
+        keep_data: keep data disks and the stack; only the machine ends.
+
+    Raises:
+        DownFailed: with what is left. Nothing that may still exist leaves the state.
+    """
+    cloud = open_cloud(provider, session.site.home)
+    stack_ids = (state.stack_id,)
+    before = look(cloud, stack_ids)
+    if pending.has_cut_machine(state):
+        _end_unrecorded_machines(cloud, before, state, session.watch.say)
+    outcome = _destroy(session, state, provider, keep_data=keep_data)
+    after = session.state()
+    if outcome.failure is not None:
+        raise _failed(outcome, cloud, session, after, provider)
+    standing = _settled(cloud, stack_ids, session.watch.say, after, keep_data=keep_data)
+    ended = Ended(session.stack, provider, outcome.changes, standing=standing)
+    if keep_data:
+        pending.settle(session, provider, standing)
+        return Ended(session.stack, provider, outcome.changes, data_disks(standing), standing)
+    if standing.billing:
+        raise DownFailed(_left(standing, after, session.stack), ended)
+    session.remove()
+    return Ended(session.stack, provider, outcome.changes, standing=standing, is_removed=True)
+
+
+def _destroy(session: Session, state: StackState, provider: str, *, keep_data: bool) -> Outcome:
+    if not keep_data:
+        return session.destroy(provider) if state.resources else Outcome()
+    urns = tuple(dict.fromkeys(resource.urn for resource in state.own if resource.type == GPU_INSTANCE))
+    return session.destroy(provider, urns) if urns else Outcome()
+
+
+def _failed(outcome: Outcome, cloud: Cloud, session: Session, after: StackState | None, provider: str) -> DownFailed:
+    failure = outcome.failure
+    assert failure is not None  # noqa: S101 - the caller has looked
+    try:
+        standing = look(cloud, (after.stack_id if after is not None else None,))
+    except GpuprovError:
+        standing = None
+    error = account(failure, standing, after, session.stack)
+    return DownFailed(error, Ended(session.stack, provider, outcome.changes, standing=standing))
+
+
+def _settled(
+    cloud: Cloud,
+    stack_ids: tuple[str | None, ...],
+    say: Callable[[str], None],
+    after: StackState | None,
+    *,
+    keep_data: bool,
+) -> Standing:
+    """What is left once everything that can be ended is gone; the state's own objects are the engine's to end."""
+    standing = look(cloud, stack_ids)
+    for entry in standing.unknown_to(after):
+        is_kept = keep_data and entry in data_disks(standing)
+        if not is_kept:
+            say(f"ending what the state did not hold: {describe(entry)}")
+            _end(cloud, entry)
+    return _until_gone(cloud, stack_ids, after, keep_data=keep_data)
+
+
+def _end_unrecorded_machines(cloud: Cloud, standing: Standing, state: StackState, say: Callable[[str], None]) -> None:
+    """End machines of a creation that was cut off before their disks are deleted: an attached disk cannot be."""
+    machines = [entry for entry in standing.unknown_to(state) if entry.kind == "instance"]
+    for entry in machines:
+        say(f"ending a machine whose creation was not finished: {describe(entry)}")
+        _end(cloud, entry)
+    gone = {entry.id for entry in machines}
+    until = monotonic() + GONE_MAX.total_seconds()
+    while machines and monotonic() < until and any(o.id in gone for o in look(cloud, (state.stack_id,)).objects):
+        sleep(_POLL_S)
+
+
+def _until_gone(
+    cloud: Cloud, stack_ids: tuple[str | None, ...], after: StackState | None, *, keep_data: bool
+) -> Standing:
+    until = monotonic() + GONE_MAX.total_seconds()
+    while True:
+        standing = look(cloud, stack_ids)
+        kept = data_disks(standing) if keep_data else ()
+        unknown = [entry for entry in standing.unknown_to(after) if entry not in kept]
+        if not unknown or monotonic() > until:
+            return standing
+        sleep(_POLL_S)
+
+
+def _end(cloud: Cloud, entry: BillableObject) -> None:
+    """Ask the cloud to end one object; root disks and addresses go with their machine."""
+    ender = _ENDERS.get(entry.kind)
+    if ender is None or (entry.kind == "volume" and entry.extra.get("role") == "root"):
+        return
+    capacity = entry.extra.get("capacity_type", CapacityType.ON_DEMAND.value)
+    placement = Placement(
+        entry.cloud, entry.region, entry.zone, entry.extra.get("instance_type", ""), CapacityType(capacity)
+    )
+    getattr(cloud, ender)(placement, entry.id)
+
+
+def _left(standing: Standing, after: StackState | None, stack: str) -> GpuprovError:
+    leaked: Leaked | None = pending.leftovers(standing, after, stack)
+    if leaked is not None:
+        return leaked
+    names = "; ".join(describe(entry) for entry in standing.billing)
+    return CloudError(f"not everything has ended: {names}", remedy=f"run `gpuprov down {stack}` again")
