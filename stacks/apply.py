@@ -20,11 +20,12 @@ from provisioner.planner.plan import Plan, PlannedOffer
 from provisioner.workload.spec import Workload
 from stacks import pending
 from stacks.clouds import open_cloud
-from stacks.deploy import Session, Site
+from stacks.deploy import Session
 from stacks.failures import Attempt
 from stacks.inventory import Standing, account, look
 from stacks.outcome import Changes, Outcome
 from stacks.program import INSTANCE_NAME, ProgramInputs, inputs_of_plan
+from stacks.site import Site
 from stacks.state import StackState
 from stacks.sticky import plan_for_stack
 

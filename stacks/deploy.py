@@ -8,19 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cached_property
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from pulumi.automation.errors import CommandError, ConcurrentUpdateError, StackAlreadyExistsError, StackNotFoundError
 
-from provisioner.errors import Cancelled, CloudError, GpuprovError, UsageError
-from provisioner.workload.nearest import nearest
+from provisioner.errors import Cancelled, CloudError, GpuprovError
 from stacks import workspace
-from stacks.backend import POLICY_PACK, Backend, choose_backend, engine_environment, find_script
-from stacks.command import EngineCommand, Interrupts
-from stacks.engine.find import Engine, find_engine
+from stacks.backend import POLICY_PACK, find_script
+from stacks.command import Interrupts
 from stacks.locks import (
     WAIT_DEFAULT,
     Life,
@@ -33,84 +29,9 @@ from stacks.locks import (
 )
 from stacks.outcome import EventLog, Listener, Outcome
 from stacks.program import ProgramInputs, make_program
-from stacks.state import StackState, list_file_stacks
+from stacks.site import Say, Site
+from stacks.state import StackState
 from stacks.workspace import LeanStack
-
-Say = Callable[[str], None]
-
-
-class Site:
-    """Where stacks live and what runs them: one per command. The engine is looked for when something needs it."""
-
-    def __init__(self, home: Path, backend_url: str | None, say: Say) -> None:
-        """Choose the backend.
-
-        Args:
-            home: gpuprov's home.
-            backend_url: ``--backend``; ``None`` asks the environment.
-            say: told about the making of an engine, which takes minutes where there is none.
-
-        Raises:
-            UsageError: the backend is wrong.
-        """
-        self.home = home
-        self.backend: Backend = choose_backend(home, backend_url)
-        self._say = say
-
-    @cached_property
-    def engine(self) -> Engine:
-        """The engine.
-
-        Raises:
-            EngineMissing: there is none and no way to get one.
-        """
-        return find_engine(self._say)
-
-    def directory(self, stack: str) -> Path:
-        """Folder of a stack's project and settings files."""
-        return self.home / "workspaces" / self.backend.key / stack
-
-    def command(self, provider: str | None = None, **options: Any) -> EngineCommand:
-        """The engine with the environment of this site."""
-        environment = engine_environment(self.home, self.backend, provider)
-        return EngineCommand(self.engine.path, self.engine.version, environment, **options)
-
-    def stacks(self) -> tuple[str, ...]:
-        """Names of all stacks, sorted."""
-        if self.backend.directory is not None:
-            return list_file_stacks(self.backend.directory)
-        return workspace.list_remote(self.command(), self.home / "workspaces" / self.backend.key)
-
-    def read(self, stack: str) -> StackState | None:
-        """The state of a stack, or ``None`` where there is none; no lock is needed to look."""
-        return workspace.read_state(
-            self.backend,
-            stack,
-            lambda: workspace.open_stack(self.directory(stack), stack, self.command(), None),
-        )
-
-    def existing(self, stack: str) -> StackState:
-        """The state of a stack that must exist.
-
-        Raises:
-            UsageError: there is none of that name; the nearest one is named.
-        """
-        state = self.read(stack)
-        if state is None:
-            raise self.unknown(stack)
-        return state
-
-    def unknown(self, stack: str) -> UsageError:
-        """The refusal for a name that no stack has."""
-        known = self.stacks()
-        near = nearest(stack, known)
-        if near:
-            remedy = f"did you mean {near}?"
-        elif known:
-            remedy = f"stacks here: {', '.join(known[:10])}"
-        else:
-            remedy = "there are no stacks here; `gpuprov up` makes one"
-        return UsageError(f"there is no stack {stack!r}", remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)

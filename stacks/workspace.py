@@ -25,9 +25,8 @@ from pulumi.automation import (
 )
 from pulumi.automation._stack import StackInitMode
 
-from stacks.backend import Backend
 from stacks.command import EngineCommand
-from stacks.state import PROJECT, StackState, parse_deployment, read_file_state
+from stacks.state import PROJECT, StackState, parse_deployment
 
 _PROJECT_FILE = f"name: {PROJECT}\nruntime: python\ndescription: made by gpuprov\n"
 
@@ -83,21 +82,13 @@ def create_stack(stack: LeanStack, secrets_provider: str) -> None:
     stack.workspace.pulumi_command.run(arguments, stack.workspace.work_dir, {})
 
 
-def read_state(backend: Backend, stack: str, remote: Callable[[], LeanStack]) -> StackState | None:
-    """The state of a stack; ``None`` where there is no such stack.
-
-    Args:
-        backend: where it is kept. Files are read as they are; a remote backend costs one engine launch.
-        stack: its name.
-        remote: opens the stack for that launch.
-    """
-    if backend.directory is not None:
-        return read_file_state(backend.directory, stack)
+def read_remote_state(stack: LeanStack) -> StackState | None:
+    """The state of a stack in a remote backend; ``None`` where there is no such stack."""
     try:
-        deployment = export(remote())
+        document = export(stack)
     except StackNotFoundError:
         return None
-    return parse_deployment(stack, deployment.get("deployment") or {})
+    return parse_deployment(stack.name, document.get("deployment") or {})
 
 
 def export(stack: LeanStack) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def command(
 def _plan(loaded: Loaded, catalog: Catalog, stack: str | None, cloud: str | None) -> Plan:
     if stack is None:
         return make_plan(loaded.workload, catalog, provider=cloud or default_cloud())
-    from stacks.deploy import Site
+    from stacks.site import Site
     from stacks.sticky import plan_for_stack
 
     state = Site(current().home, None, lambda _: None).existing(stack)
