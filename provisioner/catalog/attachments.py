@@ -76,7 +76,7 @@ class AttachedMarket:
 def attached_market(
     files: CatalogFiles, cloud: str, types: Mapping[tuple[str, str], InstanceType], hosts: PriceIndex
 ) -> AttachedMarket:
-    """Where each attached type can be had, at host price + count x GPU price; nothing where the host's price is unknown."""
+    """Where each attached type can be had, at host price + count x GPU price; no price where the host's is unknown."""
     market = AttachedMarket({}, {})
     by_model: dict[str, list[InstanceType]] = {}
     for instance in types.values():
@@ -92,13 +92,12 @@ def attached_market(
 def _add(market: AttachedMarket, row: Mapping[str, str], instance: InstanceType, hosts: PriceIndex) -> None:
     if instance.attached is None:
         return
-    capacity = CAPACITY_TYPES[row["purchase_model"]]
-    place: Place = (ANY, capacity)
+    key = (instance.name, row["region"])
+    market.zones[key] = sorted({*market.zones.get(key, ()), *row["zones"].split()})
+    place: Place = (ANY, CAPACITY_TYPES[row["purchase_model"]])
     host = hosts.get((instance.attached.host, row["region"]), {}).get(place)
     if host is None:
         return
-    key = (instance.name, row["region"])
-    market.zones[key] = sorted({*market.zones.get(key, ()), *row["zones"].split()})
     market.prices.setdefault(key, {})[place] = InstancePrice(
         amount_usd=host.amount_usd + instance.attached.count * Decimal(row["price_usd_per_gpu_hour"]),
         source=joined_sources(host.source, row["source"]),

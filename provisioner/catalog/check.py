@@ -13,11 +13,14 @@ from typing import NoReturn
 from provisioner.catalog.files import BUNDLED, CLASSES, CatalogFiles
 from provisioner.errors import Position, UsageError
 
-_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _INTEGER = re.compile(r"\d+")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MAY_BE_FREE = "price_usd_per_gib"
 """Traffic can be free of charge; everything else with a price costs something (a price of 0 is a broken source row)."""
+
+_MAY_BE_NEGATIVE = "savings_pct"
+"""Spot can be dearer than on-demand; no other quantity is below 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +158,9 @@ def _text_problem(cell: str, column: Column) -> str | None:
 
 
 def _number_problem(cell: str, column: Column) -> str | None:
-    del column
-    return None if _NUMBER.fullmatch(cell) else f"{cell!r} is not a number"
+    if not _NUMBER.fullmatch(cell):
+        return f"{cell!r} is not a number"
+    return f"{cell} is below 0" if cell.startswith("-") and column.name != _MAY_BE_NEGATIVE else None
 
 
 def _integer_problem(cell: str, column: Column) -> str | None:

@@ -41,6 +41,8 @@ Place = tuple[str, CapacityType]
 """Zone, or ``*`` for each zone of the region, and capacity type."""
 PriceIndex = dict[tuple[str, str], dict[Place, InstancePrice]]
 """By (instance type, region)."""
+PriceView = Mapping[tuple[str, str], Mapping[Place, InstancePrice]]
+"""The same for readers."""
 
 
 class PriceRow(NamedTuple):

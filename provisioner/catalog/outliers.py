@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 
-from provisioner.catalog.instance_prices import ANY, Place, PriceIndex
+from provisioner.catalog.instance_prices import ANY, Place, PriceView
 from provisioner.catalog.instances import InstanceType
 from provisioner.vocabulary import CapacityType
 
@@ -29,7 +29,7 @@ _Found = tuple[float, PriceKey]
 
 
 def price_outliers(
-    cloud: str, prices: PriceIndex, instances: Mapping[tuple[str, str], InstanceType]
+    cloud: str, prices: PriceView, instances: Mapping[tuple[str, str], InstanceType]
 ) -> frozenset[PriceKey]:
     """Keys of the prices that are not believed."""
     per_gpu: dict[tuple[str, CapacityType], list[_Found]] = {}
@@ -56,7 +56,7 @@ def price_outliers(
     return frozenset(out)
 
 
-def _is_honest_spot(key: PriceKey, prices: PriceIndex) -> bool:
+def _is_honest_spot(key: PriceKey, prices: PriceView) -> bool:
     """Whether a low price is spot within the discounts that the clouds give."""
     name, region, place = key
     places = prices[name, region]

@@ -22,6 +22,7 @@ from provisioner.catalog.instance_prices import (
     CLOUDS,
     PRICE_DATE,
     PriceIndex,
+    PriceView,
     index_commitments,
     index_prices,
     read_price_rows,
@@ -122,6 +123,10 @@ class Catalog:
     def excluded_offers(self, clouds: Iterable[str] | None = None) -> tuple[ExcludedOffer, ...]:
         """What is listed or priced but must not be bought by, each with its codes (see ``explain_code``)."""
         return tuple(excluded for cloud in _chosen(clouds) for excluded in self._market(cloud).excluded)
+
+    def instance_prices(self, cloud: str) -> PriceView:
+        """All prices per instance-hour of a cloud by (instance type, region), those of excluded offers too."""
+        return MappingProxyType(self._prices.get(cloud, {}))
 
     def regions(self, cloud: str) -> tuple[str, ...]:
         """Regions of a cloud that the listing or a price names, sorted."""
