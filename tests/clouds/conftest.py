@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from provisioner.clouds.cloud import Cloud, InstanceRequest, Placement, VolumeRequest
+from provisioner.clouds.cloud import Cloud, Instance, InstanceRequest, Placement, VolumeRequest
 from provisioner.clouds.sandbox.clock import Host
 from provisioner.clouds.sandbox.cloud import SandboxCloud
+from provisioner.clouds.sandbox.controls import Controls
 from provisioner.units import GIB
 from provisioner.vocabulary import CapacityType
 
@@ -54,12 +55,12 @@ class Rig:
     next_zone: Placement
     spot: Placement
 
-    def request(self, token: str = "token-1", **changes: object) -> InstanceRequest:
+    def request(self, key: str = "token-1", **changes: object) -> InstanceRequest:
         placement = changes.pop("placement", self.here)
         assert isinstance(placement, Placement)
         values: dict[str, object] = {
-            "token": token,
-            "name": f"machine-{token}",
+            "token": key,
+            "name": f"machine-{key}",
             "placement": placement,
             "image": self.cloud.resolve_image(placement),
             "root_volume_bytes": 100 * GIB,
@@ -68,10 +69,10 @@ class Rig:
         }
         return InstanceRequest(**values)  # type: ignore[arg-type]
 
-    def volume(self, token: str = "volume-1", **changes: object) -> VolumeRequest:
+    def volume(self, key: str = "volume-1", **changes: object) -> VolumeRequest:
         values: dict[str, object] = {
-            "token": token,
-            "name": f"disk-{token}",
+            "token": key,
+            "name": f"disk-{key}",
             "cloud": self.here.cloud,
             "region": self.here.region,
             "zone": self.here.zone,
@@ -97,37 +98,72 @@ def tags(stack_id: str = "stack-0001", resource: str = "machine", expires_at: st
     }
 
 
-def sandbox_rig(home: Path) -> Iterator[Rig]:
+@dataclass
+class Box(Rig):
+    """A sandbox under test: its clock stands still unless it is told to move."""
+
+    home: Path
+    clock: FakeHost
+
+    @property
+    def controls(self) -> Controls:
+        assert isinstance(self.cloud, SandboxCloud)
+        return self.cloud.controls
+
+    def running(self, key: str = "token-1", **changes: object) -> Instance:
+        """A machine that has come up."""
+        made = self.cloud.create_instance(self.request(key, **changes))
+        self.wait()
+        return made
+
+    def see(self, machine: Instance) -> Instance | None:
+        return self.cloud.get_instance(machine.placement, machine.id)
+
+
+def _box(home: Path, here: Placement, zone: str, spot: Placement) -> Box:
     clock = FakeHost()
-    cloud = SandboxCloud(home, host=clock.host)
-    here = Placement("aws", "us-east-1", "use1-az2", "g6.xlarge", CapacityType.ON_DEMAND)
-    yield Rig(
-        cloud=cloud,
+    return Box(
+        cloud=SandboxCloud(home, host=clock.host),
         wait=lambda: clock.pass_time(seconds=10),
         here=here,
-        next_zone=Placement("aws", "us-east-1", "use1-az4", "g6.xlarge", CapacityType.ON_DEMAND),
-        spot=Placement("aws", "us-east-1", "use1-az2", "g6.xlarge", CapacityType.SPOT),
+        next_zone=replace(here, zone=zone),
+        spot=spot,
+        home=home,
+        clock=clock,
     )
-    cloud.close()
 
 
-def sandbox_gcp_rig(home: Path) -> Iterator[Rig]:
-    clock = FakeHost()
-    cloud = SandboxCloud(home, host=clock.host)
-    yield Rig(
-        cloud=cloud,
-        wait=lambda: clock.pass_time(seconds=10),
-        here=Placement("gcp", "us-central1", "us-central1-a", "g2-standard-8", CapacityType.ON_DEMAND),
-        next_zone=Placement("gcp", "us-central1", "us-central1-b", "g2-standard-8", CapacityType.ON_DEMAND),
-        spot=Placement("gcp", "us-central1", "us-central1-a", "a3-highgpu-8g", CapacityType.SPOT),
-    )
-    cloud.close()
+def sandbox_aws(home: Path) -> Iterator[Box]:
+    here = Placement("aws", "us-east-1", "use1-az2", "g6.xlarge", CapacityType.ON_DEMAND)
+    made = _box(home, here, "use1-az4", replace(here, capacity_type=CapacityType.SPOT))
+    yield made
+    made.cloud.close()
 
 
-RIGS = {"sandbox-aws": sandbox_rig, "sandbox-gcp": sandbox_gcp_rig}
+def sandbox_gcp(home: Path) -> Iterator[Box]:
+    here = Placement("gcp", "us-central1", "us-central1-a", "g2-standard-8", CapacityType.ON_DEMAND)
+    spot = replace(here, instance_type="a3-highgpu-8g", capacity_type=CapacityType.SPOT)
+    made = _box(home, here, "us-central1-b", spot)
+    yield made
+    made.cloud.close()
+
+
+RIGS: Mapping[str, Callable[[Path], Iterator[Rig]]] = {"sandbox-aws": sandbox_aws, "sandbox-gcp": sandbox_gcp}
 """Clouds that the conformance suite runs on: a new cloud adds its rig here."""
 
 
 @pytest.fixture(params=sorted(RIGS))
 def rig(request: pytest.FixtureRequest, home: Path) -> Iterator[Rig]:
     yield from RIGS[request.param](home)
+
+
+@pytest.fixture
+def box(home: Path) -> Iterator[Box]:
+    """A sandbox that plays AWS."""
+    yield from sandbox_aws(home)
+
+
+@pytest.fixture
+def gcp_box(home: Path) -> Iterator[Box]:
+    """A sandbox that plays GCP."""
+    yield from sandbox_gcp(home)

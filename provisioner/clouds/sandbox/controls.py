@@ -19,6 +19,7 @@ from provisioner.clouds.sandbox import (
     machines,
     metrics,
     network,
+    pools,
     power,
     quota,
     schema,
@@ -70,6 +71,10 @@ class Controls:
         """Limit how many machines run at once in a pool of placements; ``None`` lifts the limit for it."""
         with self._act() as call:
             capacity.put(call.connection, pool, instances)
+
+    def is_sold(self, pool: str) -> bool:
+        """Whether any offer of the catalog falls into a pool; where none does, the pattern is probably misspelt."""
+        return self._market.is_sold(pools.parse(pool))
 
     def clear_capacity(self) -> None:
         """Forget all limits of capacity."""

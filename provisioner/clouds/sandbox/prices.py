@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from provisioner.clouds.cloud import Placement
 from provisioner.clouds.sandbox.errors import rejected
+from provisioner.clouds.sandbox.pools import matches
 from provisioner.units import GIB, HOURS_PER_MONTH, decimal_string
 from provisioner.vocabulary import CapacityType
 
@@ -133,6 +134,14 @@ class Market:
                 "unsupported", cloud, f"{name} {placement.capacity_type} is not offered in {where}{elsewhere}"
             )
         return Quote(instance, allowed, self._catalog.quota_need(instance, placement.capacity_type))
+
+    def is_sold(self, pool: str) -> bool:
+        """Whether any offer falls into a pool (see ``pools``)."""
+        for offer in self._catalog.offers():
+            for zone in (offer.zone,) if offer.zone else self.zones(offer.cloud, offer.region):
+                if matches(pool, f"{offer.cloud}/{offer.region}/{zone}/{offer.instance.name}/{offer.capacity_type}"):
+                    return True
+        return False
 
     def disk_rate_per_byte(self, cloud: str, region: str) -> Fraction | None:
         """USD an hour for one byte of the default disk."""
