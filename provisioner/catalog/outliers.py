@@ -1,10 +1,10 @@
 """Prices too far from their like to be believed: a broken source row must never win a ranking.
 
 A price per GPU-hour is held against others of the same GPU and capacity type in the same cloud. Too low is below a fifth of
-their median; a spot price must besides be below 9 % of the type's on-demand price there, since AWS spot bottoms out at 10 % of
-on-demand and GCP's largest published discount is 91 %. Too high is an on-demand price above five times the median of the same instance type (a
-large host makes a high price per GPU an honest one, and a spot price may rise up to that of on-demand). Groups of fewer than
-three prices are not judged.
+their median; a spot price must besides be below 9 % of the type's on-demand price there, since AWS spot bottoms out at 10 %
+of on-demand and GCP's largest published discount is 91 %. Too high is an on-demand price above five times the median of the
+same instance type: a large host makes a high price per GPU an honest one, and a spot price may rise up to that of on-demand.
+Groups of fewer than three prices are not judged.
 
 Source: public trackers: a B200 at 0.01 USD (skypilot-org/skypilot PR 9156), prices of 0.00 (skypilot-org/skypilot 2496).
 """

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from provisioner.catalog.attachments import attached_market, read_attached_types
 from provisioner.catalog.codes import OWN_MEANINGS
+from provisioner.catalog.exclusions import type_codes
 from provisioner.catalog.files import CatalogFiles, bundled_files, directory_files
 from provisioner.catalog.gpus import Gpu, read_gpus
 from provisioner.catalog.instance_prices import (
@@ -129,13 +130,25 @@ class Catalog:
         return MappingProxyType(self._prices.get(cloud, {}))
 
     def regions(self, cloud: str) -> tuple[str, ...]:
-        """Regions of a cloud that the listing or a price names, sorted."""
-        named = {region for _, region in (*self._zones.get(cloud, ()), *self._prices.get(cloud, ()))}
+        """Regions of a cloud that a listing or a price names, sorted; none of a cloud without offers."""
+        if cloud not in CLOUDS:
+            return ()
+        market = self._market(cloud)
+        named = {offer.region for offer in market.offers} | {one.offer.region for one in market.excluded}
         return tuple(sorted(named - {ANY}))
 
     def regions_offering(self, cloud: str, instance_type: str) -> tuple[str, ...]:
         """Regions where an instance type can be bought in some way, sorted."""
+        if cloud not in CLOUDS:
+            return ()
         return tuple(sorted({o.region for o in self._market(cloud).offers if o.instance.name == instance_type}))
+
+    def type_codes(self, cloud: str, instance_type: str) -> tuple[str, ...]:
+        """Why an instance type makes no offer anywhere; empty where nothing speaks against it.
+
+        For types that no listing and no price names (``p6e-gb200.36xlarge``), so that no excluded offer can say it.
+        """
+        return type_codes(self.instances[cloud, instance_type])
 
     def explain_code(self, code: str) -> str:
         """What a suspect or exclusion code means."""

@@ -57,6 +57,17 @@ def test_a_type_that_is_out_as_a_whole_makes_no_offer(catalog: Catalog, cloud: s
     assert codes_of(catalog, cloud, name)
 
 
+def test_a_type_that_nothing_lists_or_prices_says_why(catalog: Catalog) -> None:
+    assert catalog.type_codes("aws", "p6e-gb200.36xlarge") == ("status_reservation_only",)
+    assert catalog.type_codes("gcp", "a4x-highgpu-4g") == ("status_reservation_only",)
+    assert catalog.type_codes("aws", "g6.xlarge") == ()
+    seen = {(o.cloud, o.instance.name) for o in catalog.offers()}
+    seen |= {(o.cloud, o.instance.name) for o, _ in catalog.excluded_offers()}
+    for cloud, name in catalog.instances:
+        if cloud in ("aws", "gcp") and (cloud, name) not in seen:
+            assert catalog.type_codes(cloud, name), name
+
+
 def test_a_type_without_on_demand_is_still_sold_as_spot(catalog: Catalog) -> None:
     capacities = {str(o.capacity_type) for o in catalog.offers(["gcp"]) if o.instance.name == "a3-highgpu-1g"}
     assert capacities == {"spot"}

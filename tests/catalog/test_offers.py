@@ -85,6 +85,8 @@ def test_a_region_without_the_type_has_no_offer_and_the_others_are_named(catalog
     assert "us-west-1" not in catalog.regions_offering("aws", "g5.xlarge")
     assert "us-west-1" in catalog.regions("aws")
     assert catalog.regions_offering("aws", "no-such-type") == ()
+    assert catalog.regions_offering("azure", "g5.xlarge") == catalog.regions("azure") == ()
+    assert "asia-east2" in catalog.regions("gcp")
 
 
 def test_an_on_demand_price_of_a_region_holds_in_each_offered_zone(catalog: Catalog) -> None:
