@@ -126,5 +126,6 @@ def _place(candidate: Candidate) -> str:
     arrangement, offer = candidate.arrangement, candidate.offer
     count = f"{arrangement.instances} x " if arrangement.instances > 1 else ""
     gpus = f"{arrangement.instance.gpu_count} x {arrangement.gpu.gpu_class}"
-    price = f"{decimal_string(candidate.bill.cost.compute_usd_per_hour or offer.price_usd_per_hour or candidate.bill.ranking_usd)} USD/h"
+    compute = candidate.bill.cost.compute_usd_per_hour
+    price = "price unknown" if compute is None else f"{decimal_string(compute)} USD/h"
     return f"fits on {count}{arrangement.instance.name} ({gpus}, {offer.cloud} {offer.region}, {price})"

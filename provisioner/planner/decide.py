@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Arrangement
-from provisioner.planner.closest import closest_changes
 from provisioner.planner.explain import reasons
 from provisioner.planner.launch import launch_argv, launch_env
 from provisioner.planner.notes import plan_warnings
@@ -64,6 +63,10 @@ def _plan(request: Request, market: Market, outcome: Outcome) -> Plan:
 
 
 def _refusal(request: Request, market: Market, outcome: Outcome) -> Plan:
+    from provisioner.planner.closest import (
+        closest_changes,
+    )  # only where nothing fits: a plan that fits must not wait for it
+
     return replace(_frame(request, market, outcome), closest=closest_changes(request, market, outcome))
 
 

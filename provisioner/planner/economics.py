@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
 
 from provisioner.catalog.codes import OTHER_REGION
 from provisioner.catalog.offers import Offer
@@ -15,8 +16,8 @@ from provisioner.planner.candidates import Arrangement
 from provisioner.planner.plan import Cost, SpotEconomics, StorageItem
 from provisioner.planner.request import Request
 from provisioner.planner.spot import SpotRisk, breakeven_per_hour, interruption_rate, lost_hours
-from provisioner.planner.storage import Disk, checkpoint_file_bytes, disk_price, disks_for, priced_disks, round_usd
-from provisioner.planner.work import hours_per_month, run_hours
+from provisioner.planner.storage import Disk, checkpoint_file_bytes, disks_for, priced_disks, round_usd
+from provisioner.planner.work import hours_per_month, start_hours, stated_hours, work_hours
 from provisioner.units import GIB, HOURS_PER_MONTH
 from provisioner.vocabulary import CapacityType, Task
 
@@ -30,10 +31,13 @@ class Bill:
     """The bill of a candidate, with what filters, ranking and reasons need beside the contracted terms."""
 
     cost: Cost
-    ranking_usd: Decimal
-    """What is compared: the run, the month or a million tokens; unknown disk prices left out, rework at its ranked rate."""
+    ranking_usd: Decimal | None
+    """What is compared: the run, the month or a million tokens; unknown disk prices left out, rework at its ranked rate.
+    ``None``: the price of the machine itself is unknown."""
     is_complete: bool
     """No term is unknown and none is another region's price."""
+    endless: bool = False
+    """Spot interruptions come faster than the work goes on."""
     expected_run_hours: float | None = None
     """Length of the run with the work that spot interruptions make it do again."""
     lost_hours: float = 0.0
@@ -55,9 +59,7 @@ class Accounts:
     on_demand_usd: Mapping[tuple[str, str, str], Decimal]
     """Lowest on-demand price per (cloud, instance type, region)."""
     _disks: dict[tuple[str, str, int, int], tuple[Disk, ...]] = field(default_factory=dict)
-    _storage: dict[tuple[str, str, str, int, int], tuple[Decimal | None, Decimal | None, bool]] = field(
-        default_factory=dict
-    )
+    _rates: dict[tuple[str, str, str], tuple[Decimal | None, bool]] = field(default_factory=dict)
     _egress: dict[tuple[str, str], tuple[Decimal | None, bool]] = field(default_factory=dict)
     _ip: dict[str, Decimal | None] = field(default_factory=dict)
 
@@ -75,15 +77,26 @@ class Accounts:
 
     def storage(self, arrangement: Arrangement, region: str) -> tuple[Decimal | None, Decimal | None, bool]:
         """USD a month of all disks, and of those that outlive the machine; and whether another region's price stood in."""
-        instance, layout = arrangement.instance, arrangement.layout
-        key = (instance.cloud, instance.name, region, layout.gpus_per_replica, arrangement.instances)
-        if key not in self._storage:
-            items = self.items(arrangement, region)
-            lasting = _sum([item.usd_per_month for item in items if item.kind not in ("root", "local")])
-            prices = [disk_price(self.catalog, instance.cloud, disk, region) for disk in self.disks(arrangement)]
-            stood_in = any(price is not None and OTHER_REGION in price.suspect for price in prices)
-            self._storage[key] = (_sum([item.usd_per_month for item in items]), lasting, stood_in)
-        return self._storage[key]
+        total, lasting, stood_in = ZERO, ZERO, False
+        for disk in self.disks(arrangement):
+            if disk.kind == "local":
+                continue
+            price, other = self._disk_rate(arrangement.instance.cloud, disk.service, region)
+            if price is None:
+                return None, None, stood_in
+            amount = round_usd(disk.total_gib * price)
+            total += amount
+            lasting += amount if disk.kind != "root" else ZERO
+            stood_in = stood_in or other
+        return total, lasting, stood_in
+
+    def _disk_rate(self, cloud: str, service: str | None, region: str) -> tuple[Decimal | None, bool]:
+        """USD per GiB-month, and whether it is another region's."""
+        key = (cloud, service or "", region)
+        if key not in self._rates:
+            price = self.catalog.storage_price(cloud, service, region) if service else None
+            self._rates[key] = (price.amount_usd, OTHER_REGION in price.suspect) if price else (None, False)
+        return self._rates[key]
 
     def egress(self, cloud: str, region: str) -> tuple[Decimal | None, bool]:
         """USD a month for the traffic asked for (``None``: no price known), and whether another region's price stood in."""
@@ -111,21 +124,15 @@ class Accounts:
         return SpotRisk(interruption_rate(band), lost_hours(self.request.workload, weights))
 
     def bill(self, arrangement: Arrangement, offer: Offer) -> Bill:
-        """The bill of an arrangement on an offer.
-
-        Raises:
-            ValueError: the offer has no price; the price filter takes such offers out before.
-        """
-        if offer.price_usd_per_hour is None:
-            raise ValueError(f"{offer.key} has no price")
-        return _bill(self, arrangement, offer, offer.price_usd_per_hour)
+        """The bill of an arrangement on an offer; an offer without a price has one with unknown terms."""
+        return _bill(self, arrangement, offer)
 
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
     """What a bill is made of: prices an hour and a month, hours, and how spot stretches them."""
 
-    compute: Decimal
+    compute: Decimal | None
     address: Decimal | None
     storage: Decimal | None
     lasting: Decimal | None
@@ -161,12 +168,18 @@ class _Terms:
     @property
     def unknown(self) -> tuple[str, ...]:
         """Terms without any price."""
-        named = (("storage", self.storage), ("egress", self.egress), ("public address", self.address))
+        named = (
+            ("compute", self.compute),
+            ("storage", self.storage),
+            ("egress", self.egress),
+            ("public address", self.address),
+        )
         return tuple(name for name, amount in named if amount is None)
 
 
-def _bill(accounts: Accounts, arrangement: Arrangement, offer: Offer, price: Decimal) -> Bill:
-    terms = _terms(accounts, arrangement, offer, price * arrangement.instances)
+def _bill(accounts: Accounts, arrangement: Arrangement, offer: Offer) -> Bill:
+    price = offer.price_usd_per_hour
+    terms = _terms(accounts, arrangement, offer, None if price is None else price * arrangement.instances)
     on_demand = accounts.on_demand_usd.get((offer.cloud, offer.instance.name, offer.region))
     spot = _spot_economics(terms, price, on_demand)
     can_stop = terms.risk is None and accounts.request.workload.lifecycle.idle.then != "terminate"
@@ -185,12 +198,13 @@ def _bill(accounts: Accounts, arrangement: Arrangement, offer: Offer, price: Dec
         run_hours=_short(terms.useful_hours),
     )
     saved = None
-    if terms.risk is not None and on_demand is not None and math.isfinite(terms.stretch):
+    if terms.risk is not None and on_demand is not None and terms.compute is not None and math.isfinite(terms.stretch):
         dear = on_demand * arrangement.instances * _hours(terms.billed_hours)
         saved = round_usd(dear - terms.compute * _hours(terms.billed_hours * terms.stretch))
     return Bill(
         cost=cost,
         ranking_usd=_ranking_usd(accounts.request, terms, cost),
+        endless=not math.isfinite(terms.stretch),
         is_complete=not terms.unknown and not terms.stand_ins,
         expected_run_hours=terms.useful_hours * terms.stretch if terms.useful_hours is not None else None,
         lost_hours=terms.risk.lost_hours if terms.risk else 0.0,
@@ -200,9 +214,9 @@ def _bill(accounts: Accounts, arrangement: Arrangement, offer: Offer, price: Dec
     )
 
 
-def _terms(accounts: Accounts, arrangement: Arrangement, offer: Offer, compute: Decimal) -> _Terms:
+def _terms(accounts: Accounts, arrangement: Arrangement, offer: Offer, compute: Decimal | None) -> _Terms:
     request, workload = accounts.request, accounts.request.workload
-    useful = run_hours(workload, request.demand, arrangement.throughput, arrangement.layout.replicas)
+    useful = _run_hours(request, arrangement)
     storage, lasting, storage_stood_in = accounts.storage(arrangement, offer.region)
     egress, egress_stood_in = accounts.egress(offer.cloud, offer.region)
     address = accounts.public_ip(offer.cloud)
@@ -224,7 +238,16 @@ def _terms(accounts: Accounts, arrangement: Arrangement, offer: Offer, compute: 
     )
 
 
-def _spot_economics(terms: _Terms, price: Decimal, on_demand: Decimal | None) -> SpotEconomics | None:
+def _run_hours(request: Request, arrangement: Arrangement) -> float | None:
+    """Length of a run without interruptions: as stated, or the predicted work and the start before it."""
+    stated = stated_hours(request.workload)
+    if stated is not None:
+        return stated
+    hours = work_hours(request.workload, request.demand, arrangement.throughput, arrangement.layout.replicas)
+    return None if hours is None else hours + start_hours(checkpoint_file_bytes(request, arrangement))
+
+
+def _spot_economics(terms: _Terms, price: Decimal | None, on_demand: Decimal | None) -> SpotEconomics | None:
     """Interruption rate a month, work expected to be done again over the run (else a month), and the rate at which it is a draw."""
     if terms.risk is None:
         return None
@@ -233,7 +256,7 @@ def _spot_economics(terms: _Terms, price: Decimal, on_demand: Decimal | None) ->
     return SpotEconomics(
         interruption_rate=terms.risk.interruption_rate,
         expected_rework_usd=_times(terms.compute, again) if known else None,
-        breakeven=breakeven_per_hour(price, on_demand, terms.risk.lost_hours) if on_demand is not None else None,
+        breakeven=breakeven_per_hour(price, on_demand, terms.risk.lost_hours) if price and on_demand else None,
     )
 
 
@@ -249,20 +272,20 @@ def _usd_per_million(terms: _Terms, arrangement: Arrangement) -> Decimal | None:
     """Compute per million tokens generated at full load, or trained; ``None`` where the rate is unknown or not in tokens."""
     throughput = arrangement.throughput
     rate = throughput.decode_tokens_per_s_per_replica or throughput.train_tokens_per_s
-    if not rate or not math.isfinite(terms.known_stretch):
+    if not rate or terms.compute is None or not math.isfinite(terms.known_stretch):
         return None
     per_hour = Decimal(f"{rate * arrangement.layout.replicas:.6g}") * SECONDS_PER_HOUR
     return round_usd(terms.compute * _hours(terms.known_stretch) / per_hour * MILLION)
 
 
-def _ranking_usd(request: Request, terms: _Terms, cost: Cost) -> Decimal:
+def _ranking_usd(request: Request, terms: _Terms, cost: Cost) -> Decimal | None:
     """What offers are compared by: the run, a million tokens, or the month.
 
     The run where its length is known; a million tokens for a batch or training of unknown length; else the month. Unknown
     terms count nothing (such offers lose ties), rework at the rate that ranks.
     """
-    if not math.isfinite(terms.stretch):
-        return Decimal("Infinity")
+    if terms.compute is None or not math.isfinite(terms.stretch):
+        return None
     hourly = terms.compute + (terms.address or ZERO)
     monthly = (terms.storage or ZERO) + (terms.egress or ZERO)
     if terms.useful_hours is not None:
@@ -282,6 +305,7 @@ def _times(price: Decimal | None, hours: float) -> Decimal | None:
     return None if price is None or not math.isfinite(hours) else round_usd(price * _hours(hours))
 
 
+@cache
 def _hours(value: float) -> Decimal:
     """Hours (or a share of them) as a decimal of six places, so that no binary fraction reaches a bill."""
     return Decimal(f"{value:.6f}")

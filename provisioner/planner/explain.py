@@ -119,15 +119,19 @@ def _order(request: Request, outcome: Outcome, choice: Candidate) -> str:
     if request.workload.optimize is not Objective.COST:
         what = "fastest predicted" if request.workload.optimize is Objective.THROUGHPUT else "quickest predicted"
         return f"{what} {among}; near-equals by cost"
-    cheapest = min(outcome.candidates, key=lambda candidate: candidate.bill.ranking_usd)
+    cheapest = min(outcome.candidates, key=_ranking_usd)
     cost = f"{spoken_cost(request, choice)}"
     rival = next((one for one in outcome.candidates if one.offer.instance.name != choice.offer.instance.name), None)
     against = (
         f"; next is {rival.offer.instance.name} in {rival.offer.region}, {spoken_cost(request, rival)}" if rival else ""
     )
-    if choice.bill.ranking_usd <= cheapest.bill.ranking_usd:
+    if _ranking_usd(choice) <= _ranking_usd(cheapest):
         return f"cheapest {among}: {cost}{against}"
     return f"best {among}: {cost}; {cheapest.offer.instance.name} costs {spoken_cost(request, cheapest)} but {_why_not_cheapest(choice, cheapest)}"
+
+
+def _ranking_usd(candidate: Candidate) -> Decimal:
+    return candidate.bill.ranking_usd if candidate.bill.ranking_usd is not None else Decimal("Infinity")
 
 
 def _why_not_cheapest(choice: Candidate, cheapest: Candidate) -> str:
@@ -147,8 +151,11 @@ def spoken_cost(request: Request, candidate: Candidate) -> str:
         return f"{format_usd(cost.usd_per_million_tokens)} per million tokens"
     if cost.total_usd_per_month is not None:
         return f"{format_usd(cost.total_usd_per_month)} a month"
-    hourly = cost.compute_usd_per_hour or Decimal(0)
-    return f"{format_usd(hourly)} an hour and disks of unknown price"
+    if cost.compute_usd_per_hour is None:
+        return "a price that is unknown"
+    return (
+        f"{format_usd(cost.compute_usd_per_hour)} an hour and {' and '.join(candidate.bill.unknown)} of unknown price"
+    )
 
 
 def _span(outcome: Outcome, choice: Candidate) -> str:

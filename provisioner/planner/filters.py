@@ -325,9 +325,8 @@ def excluded(catalog: Catalog, offer: ExcludedOffer) -> Refusal:
     return Refusal(name, catalog.explain_code(code), str(offer.offer.capacity_type), code)
 
 
-def price_known(request: Request, offer: Offer) -> Refusal | None:
-    """An unknown price is never chosen: neither a limit nor a ranking can be kept with it."""
-    del request
+def price_known(offer: Offer) -> Refusal | None:
+    """An unknown price keeps no limit, and is chosen only where every other price is unknown too."""
     if offer.price_usd_per_hour is not None:
         return None
     reason = f"price unknown: the last one, of {offer.price_as_of}, is stale" if offer.price_as_of else "price unknown"
@@ -409,7 +408,7 @@ def deadline(request: Request, offer: Offer, bill: Bill) -> Refusal | None:
 
 def spot_progress(bill: Bill) -> Refusal | None:
     """Interruptions come faster than the work goes on."""
-    if bill.ranking_usd.is_finite():
+    if not bill.endless:
         return None
     return Refusal("spot-rework", "interruptions would undo the work faster than it is done", None, None)
 

@@ -10,19 +10,8 @@ from provisioner.sizing.layout import Layout
 from provisioner.vocabulary import Engine, KvDtype, WeightFormat
 from provisioner.workload.spec import Run
 
-VLLM_QUANTIZATION = {
-    WeightFormat.FP8: "fp8",
-    WeightFormat.NF4: "bitsandbytes",
-    WeightFormat.INT4_AWQ: "awq_marlin",
-    WeightFormat.INT4_GPTQ: "gptq_marlin",
-}
-"""vLLM names of formats; only those asked for in the spec are passed, a published checkpoint names its own."""
-SGLANG_QUANTIZATION = {
-    WeightFormat.FP8: "fp8",
-    WeightFormat.NF4: "bitsandbytes",
-    WeightFormat.INT4_AWQ: "awq",
-    WeightFormat.INT4_GPTQ: "gptq",
-}
+LOADED_AS = {WeightFormat.FP8: "fp8", WeightFormat.NF4: "bitsandbytes"}
+"""Formats that vLLM and SGLang make while loading, by their name; AWQ, GPTQ and the like are read from the checkpoint."""
 DTYPES = {WeightFormat.BF16: "bfloat16", WeightFormat.FP16: "float16", WeightFormat.FP32: "float32"}
 
 
@@ -57,7 +46,7 @@ def model_reference(request: Request) -> str | None:
     model = request.workload.model
     if model.source is not None:
         return model.source.removeprefix("hf://").partition("@")[0]
-    return model.id and request.shape.id
+    return model.id if model.id is None or "/" in model.id else request.shape.id
 
 
 def _torchrun(layout: Layout, command: tuple[str, ...]) -> tuple[str, ...]:
@@ -77,7 +66,7 @@ def _vllm(model: str, demand: ServingDemand, layout: Layout, fraction: float | N
     if fraction is not None:
         argv += ["--gpu-memory-utilization", _share(fraction)]
     argv += _option("--dtype", DTYPES, demand.weights)
-    argv += _option("--quantization", VLLM_QUANTIZATION, demand.weights)
+    argv += _option("--quantization", LOADED_AS, demand.weights)
     if demand.kv_dtype is KvDtype.FP8:
         argv += ["--kv-cache-dtype", "fp8"]
     if demand.adapters:
@@ -94,7 +83,7 @@ def _sglang(model: str, demand: ServingDemand, layout: Layout, fraction: float |
     if fraction is not None:
         argv += ["--mem-fraction-static", _share(fraction)]
     argv += _option("--dtype", DTYPES, demand.weights)
-    argv += _option("--quantization", SGLANG_QUANTIZATION, demand.weights)
+    argv += _option("--quantization", LOADED_AS, demand.weights)
     if demand.kv_dtype is KvDtype.FP8:
         argv += ["--kv-cache-dtype", "fp8_e5m2"]
     return tuple(argv)

@@ -18,6 +18,8 @@ from provisioner.workload.quantities import ReplicaRange
 COMFORTABLE_LOADING = 1.2
 """Host memory per byte of weights below which loading swaps or drops its page cache. Source: aws/karpenter-provider-aws#6475,
 a 16 GiB host that cannot keep a 15.5 GiB process."""
+CHECKPOINT_FORMATS = frozenset({WeightFormat.INT4_AWQ, WeightFormat.INT4_GPTQ, WeightFormat.MXFP4, WeightFormat.NVFP4})
+"""Formats that engines read and do not make."""
 FP8_CAPABILITY = (8, 9)
 _HOURS_A_DAY = 24
 
@@ -59,6 +61,12 @@ def _model(request: Request, candidate: Candidate) -> Iterator[str]:
     limit = request.shape.max_context_tokens
     if limit is not None and demand.context_tokens > limit:
         yield f"context_tokens {demand.context_tokens} is over the {limit} positions that {request.shape.id} states: the engine needs a RoPE override"
+    if (
+        demand.weights in CHECKPOINT_FORMATS
+        and request.shape.quantisation is None
+        and request.workload.model.source is None
+    ):
+        yield f"weights {demand.weights} come from a checkpoint in that format: name one in model.source, {request.shape.id} is published in {request.shape.weights_dtype}"
     capability = gpu.compute_capability
     if request.weights == WeightFormat.FP8 and capability is not None and capability < FP8_CAPABILITY:
         yield f"{gpu.gpu_class} has no FP8 units: fp8 weights save memory there, not compute time"
@@ -68,7 +76,9 @@ def _price(request: Request, market: Market, candidate: Candidate) -> Iterator[s
     bill, offer = candidate.bill, candidate.offer
     for code in offer.suspect:
         yield f"price of {offer.key}: {market.catalog.explain_code(code)} ({code})"
-    if bill.unknown:
+    if offer.price_usd_per_hour is None:
+        yield f"price unknown: no offer with a known price meets everything, so {offer.key} is chosen without one"
+    elif bill.unknown:
         yield f"no price is known for {' and '.join(bill.unknown)} in {offer.region}: the total is unknown"
     if bill.stand_ins:
         yield f"no price is known for {' and '.join(bill.stand_ins)} in {offer.region}: that of the cloud's reference region was taken"

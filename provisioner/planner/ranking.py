@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 
 from provisioner.catalog.offers import Offer
 from provisioner.planner.candidates import NEAR_EQUAL_RATE, Arrangement
@@ -47,7 +46,9 @@ class Candidate:
 
     @property
     def score_usd(self) -> float:
-        """The bill that ranks, with the surcharge for the GPUs that a copy spans."""
+        """The bill that ranks, with the surcharge for the GPUs that a copy spans; infinite where the price is unknown."""
+        if self.bill.ranking_usd is None:
+            return math.inf
         span = math.log2(self.arrangement.layout.gpus_per_replica)
         return float(self.bill.ranking_usd) * math.pow(1 + SPAN_SURCHARGE, span)
 
@@ -116,8 +117,3 @@ def _ties(candidate: Candidate) -> tuple[object, ...]:
 def _digits(value: float) -> float:
     """Nine significant digits: sums in another order must not decide."""
     return float(f"{value:.9g}") if math.isfinite(value) else value
-
-
-def price_or_infinite(price: Decimal | None) -> Decimal:
-    """A price for sorting, unknown last."""
-    return price if price is not None else Decimal("Infinity")

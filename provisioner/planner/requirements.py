@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from difflib import get_close_matches
 
 from provisioner.catalog.snapshot import Catalog
 from provisioner.errors import SpecError, UsageError
@@ -136,6 +135,8 @@ def _gpu_models(asked: Sequence[str] | None, catalog: Catalog, key: str) -> froz
 
 
 def _unknown(what: str, name: str, key: str, known: Iterable[str]) -> KeyedSpecError:
+    from difflib import get_close_matches  # only where a name is wrong
+
     near = get_close_matches(name, sorted(known), n=3, cutoff=0.5)
     remedy = f"did you mean {' or '.join(near)}?" if near else "`gpuprov offers` lists what the catalog holds"
     return KeyedSpecError(f"unknown {what} {name!r}", key=key, remedy=remedy)

@@ -90,7 +90,7 @@ class _Search:
         fit, candidates = Fit.FITS, self._all_candidates(accounts, fitting)
         if not candidates:
             fit, candidates = Fit.BORDERLINE, self._all_candidates(accounts, tight)
-        else:
+        if fit is Fit.FITS:
             for arrangement in tight:
                 self.ledger.refuse_type(arrangement.instance, _memory_refusal(arrangement))
         self._note_excluded([*fitting, *(tight if fit is not Fit.FITS else [])])
@@ -98,7 +98,15 @@ class _Search:
         return Outcome(ranked, fit if ranked else Fit.DOES_NOT_FIT, self.ledger, accounts, (*fitting, *tight))
 
     def _all_candidates(self, accounts: Accounts, arrangements: Sequence[Arrangement]) -> list[Candidate]:
-        return [candidate for arrangement in arrangements for candidate in self._candidates(accounts, arrangement)]
+        """Candidates of all arrangements; those of unknown price only where there is no other and no limit to keep."""
+        found = [candidate for arrangement in arrangements for candidate in self._candidates(accounts, arrangement)]
+        priced = [candidate for candidate in found if candidate.offer.price_usd_per_hour is not None]
+        if not priced:
+            return found
+        for candidate in found:
+            if refusal := price_known(candidate.offer):
+                self.ledger.refuse_offer(candidate.offer, refusal)
+        return priced
 
     def _arrange(self) -> tuple[list[Arrangement], list[Arrangement]]:
         """The layout to run on each instance type that holds the workload, and on each that is borderline."""
@@ -188,7 +196,9 @@ class _Search:
         return inside
 
     def _refuse_price(self, offer: Offer, instances: int) -> Refusal | None:
-        if refusal := price_known(self.request, offer):
+        requirements = self.request.requirements
+        unjudged = offer.capacity_type is CapacityType.SPOT and requirements.capacity == "auto"
+        if (requirements.has_price_limit or unjudged) and (refusal := price_known(offer)):
             return refusal
         if offer.capacity_type is CapacityType.SPOT and offer.price_usd_per_hour is not None:
             place = (offer.cloud, offer.instance.name, offer.region)

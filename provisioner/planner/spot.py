@@ -6,19 +6,10 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 
+from provisioner.planner.work import start_hours
 from provisioner.units import HOURS_PER_MONTH
 from provisioner.vocabulary import Task
 from provisioner.workload.spec import Workload
-
-RESTART_BASE_HOURS = 10 / 60
-"""A new machine, its boot, driver and container start, before weights are read. An assumption: clouds publish none; five
-minutes to boot a GPU image and five for an engine to start are usual. Larger makes spot look worse."""
-
-DISK_READ_BYTES_PER_S = 125 * 2**20
-"""Rate at which weights come back from the root disk: the throughput that an EBS gp3 volume includes without charge.
-
-Source: data ``storage_performance_prices.csv``, ``ebs_gp3`` ``mib_per_s`` ``free_units`` 125.
-"""
 
 CHECKPOINT_INTERVAL_HOURS = 1.0
 """Interval of a training whose checkpoints resume but whose spec names no ``every``."""
@@ -68,7 +59,7 @@ def lost_hours(workload: Workload, weights_bytes: int) -> float:
 
     A batch of requests keeps what it has finished, so only the restart counts.
     """
-    restart = RESTART_BASE_HOURS + weights_bytes / DISK_READ_BYTES_PER_S / 3600
+    restart = start_hours(weights_bytes)
     if not workload.task.is_training:
         return restart
     checkpoint = workload.training.checkpoint if workload.training else None

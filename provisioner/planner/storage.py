@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 
 from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.prices import Price
@@ -49,7 +50,7 @@ MOMENT_BYTES = {
 """Bytes per trained parameter that a checkpoint keeps for the optimizer, in fp32 (reference: bytes of moments)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Disk:
     """A disk of the workload: ``count`` of them (one root disk per instance)."""
 
@@ -58,7 +59,7 @@ class Disk:
     count: int
     service: str | None
 
-    @property
+    @cached_property
     def total_gib(self) -> Decimal:
         """Size of all of them in GiB."""
         return Decimal(self.size_bytes * self.count) / GIB

@@ -14,6 +14,21 @@ from provisioner.workload.spec import Workload
 BURSTY_HOURS_PER_MONTH = 120.0
 """Hours a month of a bursty workload that names none (CONTRACTS 4)."""
 
+START_BASE_HOURS = 10 / 60
+"""A new machine, its boot, driver and container start, before weights are read. An assumption: clouds publish none; five
+minutes to boot a GPU image and five for an engine to start are usual. Larger favours one machine over many, and on-demand."""
+
+DISK_READ_BYTES_PER_S = 125 * 2**20
+"""Rate at which weights come from the root disk: the throughput that an EBS gp3 volume includes without charge.
+
+Source: data ``storage_performance_prices.csv``, ``ebs_gp3`` ``mib_per_s`` ``free_units`` 125.
+"""
+
+
+def start_hours(weights_bytes: int) -> float:
+    """Hours from the first billed second to the first useful one."""
+    return START_BASE_HOURS + weights_bytes / DISK_READ_BYTES_PER_S / 3600
+
 
 def main_rate(throughput: Throughput) -> float | None:
     """The rate that the task is about: generated tokens/s of a copy, trained tokens/s, or images/s."""
@@ -54,20 +69,16 @@ def copies_needed(workload: Workload, demand: Demand, throughput: Throughput) ->
     return min(copies, highest) if highest is not None else copies
 
 
-def run_hours(workload: Workload, demand: Demand, throughput: Throughput, copies: int) -> float | None:
-    """Hours of a run without interruptions; ``None`` for an endpoint, or where the amount of work or its rate is unknown.
+def work_hours(workload: Workload, demand: Demand, throughput: Throughput, copies: int) -> float | None:
+    """Hours that an amount of work takes once it runs; ``None`` where there is none, or its rate is unknown.
 
     Tokens of a batch are generated tokens: reading the prompts is in the rate of requests.
     """
     if workload.training is not None:
-        if workload.training.duration is not None:
-            return workload.training.duration.total_seconds() / 3600
         rate = throughput.train_tokens_per_s
         return workload.training.tokens / rate / 3600 if workload.training.tokens and rate else None
     if workload.task is not Task.BATCH or workload.inference is None:
         return None
-    if workload.inference.duration is not None:
-        return workload.inference.duration.total_seconds() / 3600
     total, rate = workload.inference.total, None
     if total is not None and total.unit == "tokens" and isinstance(demand, ServingDemand):
         requests = requests_per_s(demand, throughput)
@@ -75,6 +86,14 @@ def run_hours(workload: Workload, demand: Demand, throughput: Throughput, copies
     elif total is not None and total.unit == "images":
         rate = throughput.images_per_s
     return float(total.amount) / (rate * copies) / 3600 if total is not None and rate else None
+
+
+def stated_hours(workload: Workload) -> float | None:
+    """Length of a run that the spec states itself (``duration``)."""
+    stated = workload.training.duration if workload.training is not None else None
+    if workload.task is Task.BATCH and workload.inference is not None:
+        stated = workload.inference.duration
+    return stated.total_seconds() / 3600 if stated is not None else None
 
 
 def has_known_work(workload: Workload) -> bool:
