@@ -9,7 +9,6 @@ PENDING: Mapping[str, str] = MappingProxyType(
     {
         "model.source": "fetching weights on the machine",
         "model.adapters": "adapters in memory and on the machine",
-        "inference.targets": "sizing by latency and rate",
         "inference.inputs": "sizing of multimodal requests",
         "inference.image": "sizing of diffusion models",
         "inference.video": "sizing of video models",
