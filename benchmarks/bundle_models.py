@@ -32,6 +32,7 @@ NVFP4_SECTION = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
 FP8_SECTION = {"quant_method": "modelopt", "quant_algo": "FP8"}
 NAMED_FORMATS = (
     (re.compile(r"dequantized|fp16$", re.IGNORECASE), None),
+    (re.compile(r"^meta-llama/.*fp8", re.IGNORECASE), "fp8:mlp"),
     (re.compile(r"awq", re.IGNORECASE), "int4-awq"),
     (re.compile(r"gptq-int8|-int8$", re.IGNORECASE), "int8-gptq"),
     (re.compile(r"gptq|-int4$|autoround", re.IGNORECASE), "int4-gptq"),

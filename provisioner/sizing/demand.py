@@ -38,6 +38,14 @@ class ServingDemand:
     tensor_parallel: int | None = None
     """Asked for in the spec; ``None`` = any."""
     pipeline_parallel: int | None = None
+    max_sequences: int | None = None
+    """Sequences that the engine prepares for at start-up; ``None`` = its default."""
+    max_batched_tokens: int | None = None
+    """Tokens of one forward pass; ``None`` = the engine's default."""
+    uses_graphs: bool = True
+    """CUDA graphs are captured (off: eager mode)."""
+    uses_draft: bool = False
+    """The model's own draft (multi-token-prediction) layers are loaded."""
 
 
 @dataclass(frozen=True, slots=True)

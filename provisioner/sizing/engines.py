@@ -27,11 +27,14 @@ class EngineProfile:
 
     engine: str
     version: str
+    runner: str
+    """Execution core of vLLM: ``V0``, ``V1`` or ``V2``; empty for other engines."""
     fraction_default: float
     fraction_of: str
     logit_copies: float
     forward: str
-    """How the forward working set joins the logits: ``max``, ``add``, ``prompt`` (whole prompt, no profile run) or ``none``."""
+    """How the forward working set joins the logits: ``max`` or ``add``; without a start-up run, ``prompt`` (working set of
+    the whole prompt), ``token`` (none worth counting) or ``context`` (a buffer that grows with the context)."""
     activation_base_bytes: int
     moe_bytes: int
     big_gpu_seqs: int
@@ -72,6 +75,7 @@ def _profile(row: Mapping[str, Any]) -> EngineProfile:
     return EngineProfile(
         engine=row["engine"],
         version=row["version"],
+        runner=row["runner"],
         fraction_default=row["fraction_default"],
         fraction_of=row["fraction_of"],
         logit_copies=row["logit_copies"],
@@ -118,9 +122,18 @@ def version_key(version: str) -> float:
     return parts[0] * 1e4 + parts[1] + parts[2] / 1e4
 
 
+V1_CAPABILITY = (8, 0)
+V0_REMOVED = "0.11"
+"""vLLM before this release falls back to its old core (V0) on GPUs below ``V1_CAPABILITY``."""
+
+
 @cache
-def find_profile(engine: str, version: str | None) -> tuple[EngineProfile, bool]:
+def find_profile(
+    engine: str, version: str | None, capability: tuple[int, int] | None = None
+) -> tuple[EngineProfile, bool]:
     """The profile of an engine version, and whether it is of that version: the newest without one, else the nearest.
+
+    ``capability`` is the GPU's compute capability: releases with two cores run the old one on old GPUs.
 
     Raises:
         UsageError: the engine has no profile (it does not serve language models).
@@ -132,5 +145,7 @@ def find_profile(engine: str, version: str | None) -> tuple[EngineProfile, bool]
     if version is None:
         return known[-1], True
     wanted = version_key(version)
+    if engine == "vllm" and capability is not None and capability < V1_CAPABILITY and wanted < version_key(V0_REMOVED):
+        known = [profile for profile in known if profile.runner == "V0"]
     nearest = min(known, key=lambda profile: abs(version_key(profile.version) - wanted))
     return nearest, int(version_key(nearest.version)) == int(wanted)

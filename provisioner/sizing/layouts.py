@@ -37,7 +37,7 @@ def _serving(demand: ServingDemand, max_gpus: int) -> list[Layout]:
     elif demand.engine in SINGLE_PROCESS_ENGINES:
         degrees = [1]
     else:
-        degrees = [degree for degree in range(1, min(max_gpus, MAX_TENSOR_PARALLEL) + 1)]
+        degrees = list(range(1, min(max_gpus, MAX_TENSOR_PARALLEL) + 1))
     if demand.pipeline_parallel is not None:
         stages = [demand.pipeline_parallel]
     else:
@@ -115,7 +115,7 @@ def _training_layouts(demand: TrainingDemand, max_gpus: int) -> list[Layout]:
 
 def _training_objections(demand: TrainingDemand, layout: Layout) -> tuple[str, ...]:
     model = demand.model
-    reasons = []
+    reasons: list[str] = []
     if layout.tensor_parallel > 1:
         reasons += _tensor_objections(model, layout.tensor_parallel)
     if layout.pipeline_parallel > 1 and model.num_layers % layout.pipeline_parallel:

@@ -99,7 +99,9 @@ def _requantised(shape: ModelShape, weight_format: str) -> ModelShape:
     """A checkpoint of the same shape that is published in another format."""
     if weight_format == "none":
         return replace(shape, quantisation=None)
-    formats = tuple(sorted((part, weight_format) for part in LINEAR_PARTS))
+    weight_format, _, only = weight_format.partition(":")
+    parts = tuple(only.split(",")) if only else LINEAR_PARTS
+    formats = tuple(sorted((part, weight_format) for part in parts))
     return replace(shape, quantisation=Quantisation(weight_format, formats))
 
 

@@ -25,6 +25,7 @@ BITS_PER_WEIGHT: Mapping[str, float] = {
     "int4-awq": 4.0 + (16 + 4) / 128,
     "int4-gptq": 4.0 + (16 + 4) / 128,
     "int4-group32": 4.0 + 16 / 32,
+    "fp6": 6.0,
     "nf4": 4.0 + 32 / 64,
     "nf4-double": 4.0 + 8 / 64 + 32 / (64 * 256),
     "mxfp4": 4.0 + 8 / 32,
@@ -160,8 +161,16 @@ def _by_method(method: str, section: Mapping[str, Any], *, is_moe: bool, is_late
         return dict.fromkeys(LINEAR_PARTS, "fp8-block" if section.get("weight_block_size") else "fp8")
     if method in ("awq", "gptq", "auto-round", "bitsandbytes", "hqq", "gguf"):
         return dict.fromkeys(LINEAR_PARTS, _integer_format(method, section))
+    if method == "fbgemm_fp8":
+        return dict.fromkeys(("mlp", "expert", "shared-expert"), "fp8")
     if method in ("modelopt", "compressed-tensors"):
-        parts = experts_only if is_moe and is_latent else LINEAR_PARTS
+        parts = LINEAR_PARTS
+        if not _excluded_names(section) and method == "modelopt":
+            # Recipes of NVIDIA quantise experts, or the MLP of dense models, and keep attention wide (checkpoint sizes of
+            # Gemma-4-26B 17.5 GiB and 31B 31.0 GiB).
+            parts = experts_only if is_moe else ("mlp",)
+        elif is_moe and is_latent:
+            parts = experts_only
         return dict.fromkeys(parts, _four_bit_format(section, weights))
     raise UsageError(
         f"quantization_config.quant_method {method!r} is not modelled",
@@ -251,9 +260,8 @@ def _is_listed(targets: object) -> bool:
 
 def _kept_parts(section: Mapping[str, Any]) -> set[str]:
     """Parts that the checkpoint says it leaves wide: by a list of modules that name whole parts."""
-    names = section.get("modules_to_not_convert") or section.get("ignore") or section.get("exclude_modules") or ()
     kept: set[str] = set()
-    for name in names:
+    for name in _excluded_names(section):
         text = str(name).removeprefix("re:")
         if "norm" in text or text.endswith(("bias", "indexers_proj", "weights_proj")):
             continue
@@ -261,6 +269,11 @@ def _kept_parts(section: Mapping[str, Any]) -> set[str]:
         if part:
             kept.add(part)
     return kept
+
+
+def _excluded_names(section: Mapping[str, Any]) -> tuple[str, ...]:
+    names = section.get("modules_to_not_convert") or section.get("ignore") or section.get("exclude_modules") or ()
+    return tuple(map(str, names))
 
 
 _WHOLE_PARTS = (

@@ -1,4 +1,4 @@
-"""Footprint of one serving copy of a language model on its fullest GPU."""
+"""Footprint of one serving copy of a language model on its fullest GPU, and the cache pool that an engine would take."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ from provisioner.sizing.engines import EngineProfile, find_profile
 from provisioner.sizing.footprint import Assumption, Footprint, MemoryTerms
 from provisioner.sizing.kv_cache import stack_cache_bytes, window_chunk_bytes
 from provisioner.sizing.layout import Layout
-from provisioner.sizing.serving_activations import activation_bytes
-from provisioner.sizing.weights import ShapeBytes, resolve_formats, shape_bytes, stage_counts, stage_weight_bytes
+from provisioner.sizing.lora import adapter_params
+from provisioner.sizing.serving_activations import Batch, activation_bytes
+from provisioner.sizing.weights import (
+    ShapeBytes,
+    draft_bytes,
+    resolve_formats,
+    shape_bytes,
+    stage_counts,
+    stage_weight_bytes,
+)
 from provisioner.vocabulary import Engine, KvDtype, WeightFormat
 
 WEIGHT_ERROR = 0.01
@@ -22,19 +30,52 @@ UNKNOWN_ERROR = 0.04
 """Further relative error where the engine version has no profile of its own."""
 CONTEXT_BYTES = 500 * 2**20
 """CUDA context and kernels outside an engine's own count (0.5 to 0.9 GiB on A100 and H100 in public logs)."""
-LOAD_PADDING = {"mxfp4": 0.06}
-"""Kernels that repack weights to a larger size: gpt-oss loads 64.4 to 66.0 where the checkpoint has 60.8."""
-LLAMA_CPP_HOST_PARTS_NOTE = "token embedding in host memory"
+ADAPTER_RANK = 16
+"""Rank that engines prepare for per adapter slot unless told otherwise (vLLM ``max_lora_rank``)."""
+REPACKED = {"mxfp4": 1.065}
+"""Loaded over stored bytes where a kernel pads and repacks (gpt-oss-120b: 64.4 and 66.0 loaded, 60.8 stored)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A demand with its engine profile, layout and GPU: everything that a rank's bytes depend on."""
+
+    demand: ServingDemand
+    layout: Layout
+    accelerator: Accelerator
+    profile: EngineProfile
+    is_exact: bool
+    """The profile is of the version that was asked for."""
+    fraction: float
+
+    @property
+    def batch(self) -> Batch:
+        """The largest batch of the engine's start-up run, or of the request itself."""
+        demand, memory = self.demand, self.accelerator.memory_usable_bytes
+        prompt = max(1, demand.context_tokens - demand.output_tokens)
+        return Batch(
+            tokens=demand.max_batched_tokens or self.profile.default_tokens(memory, demand.context_tokens),
+            sequences=demand.max_sequences or self.profile.default_seqs(memory),
+            prompt_tokens=demand.concurrency * prompt,
+            cached_tokens=demand.concurrency * demand.context_tokens,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class StageTerms:
-    """Bytes of one pipeline stage on one rank."""
+    """Bytes of one pipeline stage on one rank; ``reserve`` is what an engine keeps of the free memory for nothing."""
 
     weights: float
     cache: float
     activation: float
-    overhead: float
+    non_torch: float
+    graphs: float
+    reserve: float = 0.0
+
+    @property
+    def overhead(self) -> float:
+        """Everything that is neither model nor working memory."""
+        return self.non_torch + self.graphs + self.reserve
 
     @property
     def total(self) -> float:
@@ -42,103 +83,136 @@ class StageTerms:
         return self.weights + self.cache + self.activation + self.overhead
 
 
+def setting_of(demand: ServingDemand, layout: Layout, accelerator: Accelerator) -> Setting:
+    """The setting of a demand.
+
+    Raises:
+        UsageError: impossible lengths, or an engine that serves no language models.
+    """
+    if demand.context_tokens < 1 or demand.concurrency < 1:
+        raise UsageError("context_tokens and concurrency must be 1 or more")
+    profile, is_exact = find_profile(demand.engine.value, demand.engine_version, accelerator.compute_capability)
+    fraction = demand.gpu_memory_fraction or profile.fraction_default
+    return Setting(demand, layout, accelerator, profile, is_exact, fraction)
+
+
 def serving_footprint(demand: ServingDemand, layout: Layout, accelerator: Accelerator) -> Footprint:
     """Bytes of the fullest rank of one serving copy.
 
     Raises:
-        UsageError: the engine serves no language models, or the format is not known or not supported by the GPU.
+        UsageError: the engine serves no language models, or the weight format is not known.
     """
-    _check(demand)
-    profile, is_exact = find_profile(demand.engine.value, demand.engine_version)
-    fraction = demand.gpu_memory_fraction or profile.fraction_default
-    stages = layout.pipeline_parallel
-    rank = shape_bytes(
-        demand.model, demand.weights, layout.tensor_parallel, keeps_fp32=demand.engine is Engine.TRANSFORMERS
-    )
-    per_stage = [
-        _stage(demand, profile, rank, layout, stage, counts, accelerator, fraction)
-        for stage, counts in enumerate(stage_counts(demand.model, stages))
-    ]
-    fullest = max(per_stage, key=lambda stage: stage.total)
-    usable = round(accelerator.memory_usable_bytes * (1.0 if profile.fraction_of == "free" else fraction))
-    total = _counted_total(fullest, profile, accelerator, fraction)
-    error = WEIGHT_ERROR * fullest.weights + CACHE_ERROR * fullest.cache
-    error += profile.error_bytes + (0.0 if is_exact else UNKNOWN_ERROR * total)
-    terms = MemoryTerms(
-        weights_bytes=round(fullest.weights),
-        kv_cache_bytes=round(fullest.cache),
-        activation_bytes=round(fullest.activation),
-        gradient_bytes=None,
-        optimizer_bytes=None,
-        overhead_bytes=round(fullest.overhead),
-        total_bytes=round(total),
-        low_bytes=round(max(fullest.weights + fullest.cache, total - error) if total > error else 0),
-        high_bytes=round(total + error),
-    )
+    setting = setting_of(demand, layout, accelerator)
+    fullest = max(stage_terms(setting), key=lambda stage: stage.total)
+    total = _counted_total(fullest, setting)
+    error = WEIGHT_ERROR * fullest.weights + CACHE_ERROR * fullest.cache + setting.profile.error_bytes
+    error += 0.0 if setting.is_exact else UNKNOWN_ERROR * total
+    fraction = 1.0 if setting.profile.fraction_of == "free" else setting.fraction
     allocated = round(fullest.weights + fullest.cache + fullest.activation)
     return Footprint(
-        per_gpu=terms,
-        usable_bytes=usable,
+        per_gpu=MemoryTerms(
+            weights_bytes=round(fullest.weights),
+            kv_cache_bytes=round(fullest.cache),
+            activation_bytes=round(fullest.activation),
+            gradient_bytes=None,
+            optimizer_bytes=None,
+            overhead_bytes=round(fullest.overhead),
+            total_bytes=round(total),
+            low_bytes=min(round(total), max(round(total - error), round(fullest.weights + fullest.cache))),
+            high_bytes=round(total + error),
+        ),
+        usable_bytes=round(accelerator.memory_usable_bytes * fraction),
         allocated_bytes=allocated,
         reserved_bytes=allocated,
         device_bytes=round(max(total, fullest.total)),
-        assumptions=_assumptions(demand, profile, is_exact=is_exact, fraction=fraction, accelerator=accelerator),
+        assumptions=_assumptions(setting),
     )
 
 
-def _check(demand: ServingDemand) -> None:
-    if demand.context_tokens < 1 or demand.concurrency < 1:
-        raise UsageError("context_tokens and concurrency must be 1 or more")
+def stage_terms(setting: Setting) -> tuple[StageTerms, ...]:
+    """Bytes of every pipeline stage on one rank."""
+    demand, layout = setting.demand, setting.layout
+    rank = shape_bytes(
+        demand.model, demand.weights, layout.tensor_parallel, keeps_fp32=demand.engine is Engine.TRANSFORMERS
+    )
+    counts = stage_counts(demand.model, layout.pipeline_parallel)
+    return tuple(_stage(setting, rank, stage, stage_count) for stage, stage_count in enumerate(counts))
 
 
-def _stage(
-    demand: ServingDemand,
-    profile: EngineProfile,
-    rank: ShapeBytes,
-    layout: Layout,
-    stage: int,
-    counts: tuple[int, ...],
-    accelerator: Accelerator,
-    fraction: float,
-) -> StageTerms:
-    tensor, stages = layout.tensor_parallel, layout.pipeline_parallel
-    model = demand.model
-    weights = stage_weight_bytes(rank, counts, stage, stages)
-    if demand.engine is Engine.LLAMA_CPP and stage == 0:
-        weights -= 0.0 if model.tied_embeddings else rank.embedding
+def _stage(setting: Setting, rank: ShapeBytes, stage: int, counts: tuple[int, ...]) -> StageTerms:
+    demand, layout, profile = setting.demand, setting.layout, setting.profile
+    tensor, stages, model = layout.tensor_parallel, layout.pipeline_parallel, demand.model
+    is_last = stage == stages - 1
+    weights = stage_weight_bytes(rank, counts, stage, stages) + _extra_weights(setting, is_last=is_last)
+    if demand.engine is Engine.LLAMA_CPP and stage == 0 and not model.tied_embeddings:
+        # The token embedding stays in host memory.
+        weights -= rank.embedding
     width = kv_bytes_per_element(demand)
     cache = demand.concurrency * stack_cache_bytes(model, counts, demand.context_tokens, width, tensor)
-    memory = accelerator.memory_usable_bytes
-    activation: float = activation_bytes(
-        model,
-        profile,
-        memory_bytes=memory,
-        context_tokens=demand.context_tokens,
-        concurrency=demand.concurrency,
-        prompt_tokens=demand.concurrency
-        * min(demand.context_tokens, max(1, demand.context_tokens - demand.output_tokens)),
-        tensor=tensor,
-        has_head=stage == stages - 1,
-    )
+    batch = setting.batch
+    activation: float = activation_bytes(model, profile, batch, tensor=tensor, has_head=is_last)
     if profile.fraction_of == "total":
-        chunk = profile.default_tokens(memory, 0)
-        activation += window_chunk_bytes(model, counts, demand.context_tokens, chunk, width, tensor)
-    overhead: float = profile.non_torch(tensor, stages)
+        activation += window_chunk_bytes(model, counts, demand.context_tokens, batch.tokens, width, tensor)
+    return StageTerms(
+        weights=weights,
+        cache=cache,
+        activation=activation,
+        non_torch=profile.non_torch(tensor, stages) + _request_table(demand),
+        graphs=_graph_bytes(setting),
+        reserve=cache * (1 / setting.fraction - 1) if profile.fraction_of == "free" else 0.0,
+    )
+
+
+def _extra_weights(setting: Setting, *, is_last: bool) -> float:
+    """Draft layers, adapters served beside the base, and padding of repacked formats, on one rank."""
+    demand, tensor = setting.demand, setting.layout.tensor_parallel
+    model = demand.model
+    formats = resolve_formats(model, demand.weights)
+    extra = 0.0
+    if demand.uses_draft and is_last:
+        extra += draft_bytes(model, demand.weights, tensor)
+    if demand.adapters:
+        params = demand.adapters * adapter_params(model, ADAPTER_RANK, "all-linear")
+        extra += params * 2.0 / (tensor * setting.layout.pipeline_parallel)
+    if model.is_moe and formats.of("expert") == REPACKED_BITS:
+        experts = sum(n * k.mlp.experts * k.mlp.expert_params for n, k in zip(model.counts, model.kinds, strict=True))
+        share = experts * formats.of("expert") / 8 / (tensor * setting.layout.pipeline_parallel)
+        extra += share * (REPACKED["mxfp4"] - 1)
+    return extra
+
+
+SGLANG_REQUESTS = 2048
+"""Least rows of SGLang's table of token positions, each as long as the context (4 B an entry)."""
+
+
+def _request_table(demand: ServingDemand) -> int:
+    """SGLang's table of request positions: 80 GiB at the 10M-token limit of Llama-4-Scout (sgl-project/sglang#5755)."""
+    return SGLANG_REQUESTS * demand.context_tokens * 4 if demand.engine is Engine.SGLANG else 0
+
+
+REPACKED_BITS = 4.25
+"""Bits of MXFP4, the format whose kernels repack."""
+
+
+def _graph_bytes(setting: Setting) -> float:
+    """Graph memory that counts: inside the budget, or what does not fit beside it."""
+    profile = setting.profile
+    if not setting.demand.uses_graphs:
+        return 0.0
     if profile.graphs_inside_fraction:
-        overhead += profile.graph_bytes
-    elif profile.fraction_of == "total":
-        overhead += max(0.0, profile.graph_bytes + CONTEXT_BYTES - (1 - fraction) * memory)
-    if profile.fraction_of == "free":
-        overhead += cache * (1 / fraction - 1)
-    return StageTerms(weights, cache, activation, overhead)
+        return float(profile.graph_bytes)
+    if profile.fraction_of == "total":
+        outside = (1 - setting.fraction) * setting.accelerator.memory_usable_bytes
+        return max(0.0, profile.graph_bytes + CONTEXT_BYTES - outside)
+    return 0.0
 
 
-def _counted_total(stage: StageTerms, profile: EngineProfile, accelerator: Accelerator, fraction: float) -> float:
+def _counted_total(stage: StageTerms, setting: Setting) -> float:
     """The need that the engine's fraction is compared with."""
-    if profile.fraction_of != "static":
+    if setting.profile.fraction_of != "static":
         return stage.total
-    outside = (1 - fraction) * accelerator.memory_usable_bytes
-    beside = stage.activation + stage.overhead + profile.graph_bytes
+    outside = (1 - setting.fraction) * setting.accelerator.memory_usable_bytes
+    beside = stage.activation + stage.overhead + setting.profile.graph_bytes
     return stage.weights + stage.cache + max(0.0, beside - outside)
 
 
@@ -155,15 +229,58 @@ def kv_bytes_per_element(demand: ServingDemand) -> float:
     return 2.0
 
 
-def _assumptions(
-    demand: ServingDemand, profile: EngineProfile, *, is_exact: bool, fraction: float, accelerator: Accelerator
-) -> tuple[Assumption, ...]:
+@dataclass(frozen=True, slots=True)
+class CachePool:
+    """What an engine would set aside for its cache, and how many requests of the demand's length it holds.
+
+    The stage with least room rules; engines print the first rank's pool (``first_rank_bytes``). Bytes are negative where
+    weights and working memory already exceed the budget.
+    """
+
+    first_rank_bytes: float
+    smallest_bytes: float
+    tokens: int
+    requests: float
+
+
+def cache_pool(demand: ServingDemand, layout: Layout, accelerator: Accelerator) -> CachePool:
+    """The pool an engine would take: its share of memory minus weights, working memory and overhead.
+
+    Raises:
+        UsageError: the engine serves no language models, or the weight format is not known.
+    """
+    setting = setting_of(demand, layout, accelerator)
+    stages = stage_terms(setting)
+    pools = [_pool_bytes(setting, stage) for stage in stages]
+    requests = min(
+        max(0.0, free / stage.cache * demand.concurrency) if stage.cache else float("inf")
+        for free, stage in zip(pools, stages, strict=True)
+    )
+    tokens = int(min(requests, MAX_REQUESTS) * demand.context_tokens)
+    return CachePool(pools[0], min(pools), tokens, requests)
+
+
+MAX_REQUESTS = 1e9
+"""Bound of the request count of a model without a cache."""
+
+
+def _pool_bytes(setting: Setting, stage: StageTerms) -> float:
+    """Pool on one rank of a stage."""
+    memory, kind = setting.accelerator.memory_usable_bytes, setting.profile.fraction_of
+    if kind == "static":
+        return memory * setting.fraction - stage.weights
+    free = memory - stage.weights - stage.activation - stage.non_torch - stage.graphs
+    return free * setting.fraction if kind == "free" else free - (1 - setting.fraction) * memory
+
+
+def _assumptions(setting: Setting) -> tuple[Assumption, ...]:
+    demand, profile, accelerator = setting.demand, setting.profile, setting.accelerator
     formats = resolve_formats(demand.model, demand.weights)
     version = demand.engine_version or profile.version
-    stated = "" if is_exact else f" (nearest profile to {version})"
+    stated = "" if setting.is_exact else f" (nearest profile to {version})"
     return (
         Assumption("engine profile", f"{profile.engine}@{profile.version}{stated}", profile.source),
-        Assumption("memory fraction", f"{fraction:g} of {profile.fraction_of}", profile.source),
+        Assumption("memory fraction", f"{setting.fraction:g} of {profile.fraction_of}", profile.source),
         Assumption("usable memory", f"{accelerator.memory_usable_bytes} B", accelerator.memory_usable_basis),
         Assumption("weights", formats.word, f"{demand.model.id} config; quantised parts by format, the rest wide"),
         Assumption("kv cache", f"{kv_bytes_per_element(demand):g} B per element", "engine default or the spec"),

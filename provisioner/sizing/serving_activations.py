@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 from provisioner.sizing.engines import EngineProfile
@@ -15,6 +16,18 @@ FP32_BYTES = 4
 ACTIVATION_BYTES = 2
 LLAMA_CPP_BYTES_PER_TOKEN = 4096
 """Growth of llama.cpp's compute buffer per context token with flash attention (mask of n_batch x 4 B)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The largest batch: ``tokens`` of one forward pass and ``sequences`` of one sampling in an engine that plans its memory,
+    all prompts and all cached tokens in one that does not.
+    """
+
+    tokens: int
+    sequences: int
+    prompt_tokens: int
+    cached_tokens: int
 
 
 @lru_cache(maxsize=4096)
@@ -38,24 +51,16 @@ def forward_bytes(shape: ModelShape, tokens: int, tensor: int) -> int:
 
 
 def activation_bytes(
-    shape: ModelShape,
-    profile: EngineProfile,
-    *,
-    memory_bytes: int,
-    context_tokens: int,
-    concurrency: int,
-    prompt_tokens: int,
-    tensor: int,
-    has_head: bool = True,
+    shape: ModelShape, profile: EngineProfile, batch: Batch, *, tensor: int, has_head: bool = True
 ) -> int:
     """Peak of activations that an engine reserves or meets on one rank."""
     base = profile.activation_base_bytes + (profile.moe_bytes if shape.is_moe else 0)
     if profile.forward == "prompt":
-        return base + forward_bytes(shape, prompt_tokens, tensor) + concurrency * shape.vocab_size * FP32_BYTES
-    if profile.forward == "none":
-        return base + context_tokens * concurrency * LLAMA_CPP_BYTES_PER_TOKEN
-    tokens = profile.default_tokens(memory_bytes, context_tokens)
-    forward = forward_bytes(shape, tokens, tensor)
-    sequences = profile.default_seqs(memory_bytes)
-    logits = int(profile.logit_copies * sequences * shape.vocab_size * FP32_BYTES) if has_head else 0
+        return base + forward_bytes(shape, batch.prompt_tokens, tensor)
+    if profile.forward == "token":
+        return base + forward_bytes(shape, batch.sequences, tensor)
+    if profile.forward == "context":
+        return base + batch.cached_tokens * LLAMA_CPP_BYTES_PER_TOKEN
+    forward = forward_bytes(shape, batch.tokens, tensor)
+    logits = int(profile.logit_copies * batch.sequences * shape.vocab_size * FP32_BYTES) if has_head else 0
     return base + (forward + logits if profile.forward == "add" else max(forward, logits))

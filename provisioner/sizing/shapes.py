@@ -227,8 +227,8 @@ class ModelShape:
     """Output projection; 0 where it is tied to the embedding."""
     final_norm_params: int = 0
     towers: tuple[Tower, ...] = ()
-    draft_params: int = 0
-    """Multi-token-prediction layers that an engine loads only for speculative decoding."""
+    draft_layers: int = 0
+    """Multi-token-prediction layers, alike the last block, that an engine loads only for speculative decoding."""
     quantisation: Quantisation | None = None
     notes: tuple[str, ...] = field(default=(), compare=False)
 
@@ -241,6 +241,14 @@ class ModelShape:
     def counts(self) -> tuple[int, ...]:
         """How often each of ``kinds`` occurs."""
         return tuple(self.pattern.count(index) for index in range(len(self.kinds)))
+
+    @cached_property
+    def draft_params(self) -> int:
+        """Weights of the draft layers: a block each, three norms and a projection of two hidden states to one."""
+        if not self.draft_layers:
+            return 0
+        extra = 2 * self.hidden_size * self.hidden_size + 3 * self.hidden_size
+        return self.draft_layers * (self.kinds[self.pattern[-1]].params + extra)
 
     @cached_property
     def tower_params(self) -> int:

@@ -155,6 +155,22 @@ def stage_weight_bytes(rank: ShapeBytes, counts: tuple[int, ...], stage: int, st
     return size
 
 
+ALIKE_DRAFTS = ("fp8",)
+"""Checkpoints that quantise draft layers like the others (DeepSeek's native FP8); recipes made later keep them wide."""
+
+
+def draft_bytes(shape: ModelShape, word: str, tensor: int) -> float:
+    """Bytes of a model's own draft layers on one rank: their blocks in the formats of the last block, the rest wide."""
+    if not shape.draft_layers:
+        return 0.0
+    formats = resolve_formats(shape, word)
+    if formats.word not in ALIKE_DRAFTS:
+        formats = WeightFormats(formats.word, formats.wide_bits, {})
+    block = layer_bytes(shape.kinds[shape.pattern[-1]], tuple(sorted(formats.bits.items())), formats.wide_bits, tensor)
+    projections = 2 * shape.hidden_size * shape.hidden_size * formats.wide_bits / 8
+    return shape.draft_layers * (block.dense + block.experts + projections / tensor)
+
+
 def total_weight_bytes(shape: ModelShape, word: str = "auto") -> int:
     """Bytes of the whole model on one GPU."""
     rank = shape_bytes(shape, word, 1)

@@ -33,7 +33,7 @@ def assemble(
     final_norm: int = 0,
     context: int | None = None,
     towers: tuple[Tower, ...] = (),
-    draft_params: int = 0,
+    draft_layers: int = 0,
     top: Fields | None = None,
 ) -> ModelShape:
     """A shape from layers in order; ``top`` is the outer config where the language model is a section of it.
@@ -70,7 +70,7 @@ def assemble(
         head_params=(0 if tied else hidden * vocabulary) + (vocabulary if head_bias else 0),
         final_norm_params=final_norm,
         towers=towers,
-        draft_params=draft_params,
+        draft_layers=draft_layers,
         quantisation=read_quantisation(
             outer.config,
             is_moe=any(kind.mlp.experts for kind in kinds),

@@ -66,6 +66,7 @@ def latent_attention(
 ) -> Mixer:
     """Multi-head latent attention (DeepSeek-V2): one compressed entry per token, whole on every tensor-parallel rank."""
     head_dim = nope + rope
+    query: tuple[Matrix, ...]
     if query_rank:
         query = (
             Matrix("q_a_proj", hidden, query_rank, Split.NONE),

@@ -37,7 +37,6 @@ def read_deepseek_v4(fields: Fields) -> ModelShape:
     # Each of the two halves of a block mixes hc_mult residual streams with a small matrix of its own.
     mixing = 2 * (streams * hidden * (2 + streams) * streams + (2 + streams) * streams + 3)
     made = {ratio: Layer(_mixer(fields, hidden, ratio), mlp, 2 * hidden + mixing) for ratio in sorted(set(ratios))}
-    draft = fields.maybe("num_nextn_predict_layers") or 0
     blocks = [made[ratio] for ratio in ratios]
     return assemble(
         fields,
@@ -47,7 +46,7 @@ def read_deepseek_v4(fields: Fields) -> ModelShape:
         tied=fields.flag("tie_word_embeddings", default=False),
         final_norm=hidden,
         context=fields.maybe("max_position_embeddings"),
-        draft_params=draft * (blocks[-1].params + 2 * hidden * hidden + 3 * hidden),
+        draft_layers=fields.maybe("num_nextn_predict_layers") or 0,
     )
 
 

@@ -110,7 +110,7 @@ def read_dense(fields: Fields, *, top: Fields | None = None, towers: tuple[Tower
         final_norm=norm_unit,
         context=fields.maybe("max_position_embeddings", "max_sequence_length", "seq_length", "n_positions"),
         towers=towers,
-        draft_params=_draft(fields, blocks, hidden),
+        draft_layers=fields.maybe("num_nextn_predict_layers", "mtp_num_hidden_layers") or 0,
         top=top,
     )
 
@@ -200,9 +200,3 @@ def _routed(fields: Fields, traits: Traits, hidden: int, experts: int) -> Mlp:
         router_bias=traits.router_bias,
         shared_gate=bool(fields.maybe("shared_expert_intermediate_size")),
     )
-
-
-def _draft(fields: Fields, blocks: list[Layer], hidden: int) -> int:
-    """Parameters of multi-token-prediction layers: a block each, with a projection of two hidden states to one."""
-    count = fields.maybe("num_nextn_predict_layers", "mtp_num_hidden_layers") or 0
-    return count * (blocks[-1].params + 2 * hidden * hidden + 3 * hidden) if blocks else 0

@@ -11,7 +11,7 @@ from provisioner.sizing.families.assemble import assemble, layer_count
 from provisioner.sizing.families.attention import dense_mlp, grouped_attention
 from provisioner.sizing.families.fields import Fields
 from provisioner.sizing.families.towers import mllama_tower
-from provisioner.sizing.shapes import Layer, Mixer, ModelShape
+from provisioner.sizing.shapes import Layer, Mixer, ModelShape, TokenCache
 
 BUCKETS = 32
 """Relative position buckets of T5, one value a head, in the first block of encoder and decoder."""
@@ -43,8 +43,13 @@ def read_t5(fields: Fields) -> ModelShape:
 def _with_cross(plain: Mixer) -> Mixer:
     """Self-attention followed by attention to the encoder, whose keys and values are cached as well."""
     cross = tuple(replace(matrix, name=f"cross_{matrix.name}") for matrix in plain.matrices)
-    caches = (*plain.caches, *(replace(cache, is_cross=True) for cache in plain.caches))
+    caches = (*plain.caches, *_cross_caches(plain))
     return replace(plain, matrices=plain.matrices + cross, caches=caches)
+
+
+def _cross_caches(plain: Mixer) -> tuple[TokenCache, ...]:
+    """The caches of a self-attention as those of an attention to the encoder."""
+    return tuple(replace(cache, is_cross=True) for cache in plain.caches if isinstance(cache, TokenCache))
 
 
 def read_mllama(fields: Fields) -> ModelShape:
@@ -61,7 +66,7 @@ def read_mllama(fields: Fields) -> ModelShape:
     looking = replace(
         plain,
         vector_params=2 * head_dim + 2,
-        caches=tuple(replace(cache, is_cross=True) for cache in plain.caches),
+        caches=_cross_caches(plain),
     )
     self_block, cross_block = Layer(plain, mlp, 2 * hidden), Layer(looking, mlp, 2 * hidden)
     vocabulary = text.need("vocab_size")

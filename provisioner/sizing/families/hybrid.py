@@ -45,7 +45,6 @@ def read_qwen_hybrid(fields: Fields) -> ModelShape:
         kinds[index] == "full_attention" if len(kinds) == layers else (index + 1) % every == 0
         for index in range(layers)
     ]
-    draft = text.maybe("mtp_num_hidden_layers", "num_nextn_predict_layers") or 0
     return assemble(
         text,
         [blocks[is_full] for is_full in pattern],
@@ -55,7 +54,7 @@ def read_qwen_hybrid(fields: Fields) -> ModelShape:
         final_norm=hidden,
         context=text.maybe("max_position_embeddings"),
         towers=(qwen_tower(fields.child("vision_config"), hidden),) if fields.config.get("vision_config") else (),
-        draft_params=draft * (blocks[True].params + 2 * hidden * hidden + 3 * hidden),
+        draft_layers=text.maybe("mtp_num_hidden_layers", "num_nextn_predict_layers") or 0,
         top=fields,
     )
 

@@ -41,7 +41,7 @@ def read_latent(fields: Fields, *, top: Fields | None = None, towers: tuple[Towe
         final_norm=hidden,
         context=fields.maybe("max_position_embeddings"),
         towers=towers,
-        draft_params=_draft(fields, blocks[-1], hidden),
+        draft_layers=fields.maybe("num_nextn_predict_layers") or 0,
         top=top,
     )
 
@@ -97,9 +97,3 @@ def _mlps(fields: Fields, hidden: int) -> tuple[Mlp | None, Mlp]:
         router_bias=fields.config.get("topk_method", "noaux_tc") == "noaux_tc",
     )
     return routed, dense
-
-
-def _draft(fields: Fields, block: Layer, hidden: int) -> int:
-    """Multi-token-prediction layers: a block each, with two norms and a projection of two hidden states to one."""
-    count = fields.maybe("num_nextn_predict_layers") or 0
-    return count * (block.params + 2 * hidden * hidden + 3 * hidden)

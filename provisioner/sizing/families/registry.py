@@ -9,7 +9,7 @@ from provisioner.sizing.families import compressed, encdec, gpt, hybrid, latent,
 from provisioner.sizing.families.dense import FAMILIES, read_dense
 from provisioner.sizing.families.fields import Fields
 from provisioner.sizing.families.towers import pixtral_tower, qwen_tower
-from provisioner.sizing.shapes import ModelShape
+from provisioner.sizing.shapes import ModelShape, Tower
 
 
 def _read_qwen_vl(fields: Fields) -> ModelShape:
@@ -22,7 +22,7 @@ def _read_qwen_vl(fields: Fields) -> ModelShape:
 def _read_mistral3(fields: Fields) -> ModelShape:
     """Mistral 3: a Mistral with a Pixtral tower."""
     text = fields.child("text_config") if "text_config" in fields.config else fields
-    towers = ()
+    towers: tuple[Tower, ...] = ()
     if fields.config.get("vision_config"):
         merge = fields.number("spatial_merge_size", 2)
         towers = (pixtral_tower(fields.child("vision_config"), text.need("hidden_size"), merge),)

@@ -9,7 +9,7 @@ from provisioner.sizing.families.assemble import assemble, layer_count
 from provisioner.sizing.families.attention import dense_mlp, expert_mlp, grouped_attention
 from provisioner.sizing.families.fields import Fields
 from provisioner.sizing.families.towers import clip_tower
-from provisioner.sizing.shapes import Layer, Matrix, Mixer, ModelShape, Split, TokenCache
+from provisioner.sizing.shapes import Layer, Matrix, Mixer, ModelShape, Split, TokenCache, Tower
 
 
 def read_minimax_m3(fields: Fields) -> ModelShape:
@@ -38,7 +38,7 @@ def read_minimax_m3(fields: Fields) -> ModelShape:
         blocks.append(made[key])
     vision = fields.child("vision_config")
     merge = 2
-    towers = ()
+    towers: tuple[Tower, ...] = ()
     if fields.config.get("vision_config"):
         towers = (clip_tower(vision, hidden, fields.number("projector_hidden_size", hidden), merge),)
     return assemble(

@@ -55,7 +55,7 @@ def read_gemma(fields: Fields, *, top: Fields | None = None, towers: tuple[Tower
 def read_gemma3(fields: Fields) -> ModelShape:
     """Gemma 3 with its vision tower."""
     text = fields.child("text_config")
-    towers = ()
+    towers: tuple[Tower, ...] = ()
     if fields.config.get("vision_config"):
         towers = (siglip_tower(fields.child("vision_config"), text.need("hidden_size")),)
     return read_gemma(text, top=fields, towers=towers)
@@ -220,7 +220,6 @@ def _mixed(
         key = (pattern[index : index + 1] == ("1",), sparse[index : index + 1] == ("1",))
         made.setdefault(key, Layer(mixers[key[0]], mlps[key[1]], 2 * hidden))
         blocks.append(made[key])
-    draft = fields.maybe("num_nextn_predict_layers") or 0
     return assemble(
         fields,
         blocks,
@@ -230,7 +229,7 @@ def _mixed(
         final_norm=hidden,
         context=fields.maybe("max_position_embeddings"),
         towers=towers,
-        draft_params=draft * (blocks[-1].params + 2 * hidden * hidden + 3 * hidden),
+        draft_layers=fields.maybe("num_nextn_predict_layers") or 0,
     )
 
 

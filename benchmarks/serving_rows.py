@@ -1,0 +1,276 @@
+"""Predictions for measured rows of serving: engine start-up logs, generate loops, and runs that fitted or did not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchmarks.rows import Models, Row, accelerator_of, weight_word
+from provisioner.errors import UsageError
+from provisioner.sizing.accelerator import Accelerator
+from provisioner.sizing.demand import ServingDemand
+from provisioner.sizing.engines import find_profile
+from provisioner.sizing.estimate import estimate_footprint
+from provisioner.sizing.kv_cache import stack_cache_bytes
+from provisioner.sizing.layout import Layout
+from provisioner.sizing.serving import cache_pool, setting_of, stage_terms
+from provisioner.sizing.serving_activations import forward_bytes
+from provisioner.sizing.shapes import ModelShape
+from provisioner.sizing.training import frozen_bytes
+from provisioner.sizing.weights import shape_bytes, stage_counts, stage_weight_bytes
+from provisioner.units import GIB, MIB
+from provisioner.vocabulary import Engine, Fit, KvDtype
+
+DEFAULT_CONTEXT = 2048
+LITGPT_PROMPT_TOKENS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Answer to one row, in the row's meter and scope; sizes are GiB."""
+
+    status: str
+    gib: float | None = None
+    low_gib: float | None = None
+    high_gib: float | None = None
+    fits: bool | None = None
+    reason: str = ""
+    components: Mapping[str, float] | None = None
+
+
+def predict_serving(row: Row, models: Models) -> Prediction:
+    """Prediction for a serving row.
+
+    Raises:
+        UsageError: the model or its format is not known.
+    """
+    engine = row.text("engine", "framework").lower()
+    model = models.find(row)
+    if engine.startswith(("vllm", "sglang", "tensorrt", "llama.cpp")):
+        return _engine_row(row, model, engine)
+    return _loop_row(row, model, engine)
+
+
+def _engine_of(text: str) -> Engine:
+    for engine in Engine:
+        if text.startswith(engine.value.split("-")[0]):
+            return engine
+    raise UsageError(f"engine {text!r} is not modelled")
+
+
+def _version_of(row: Row) -> str | None:
+    text = row.text("engine_version")
+    match = re.search(r"v?(\d+\.\d+(?:\.\d+)?)", text)
+    if match and "V1" in text and match[1].startswith("0.9"):
+        return "0.11"
+    if match and "V0" in text and match[1].startswith("0.8"):
+        return "0.7"
+    if match:
+        return match[1]
+    if "2026" in text:
+        return "0.31"
+    if "V0" in text:
+        return "0.6"
+    if "V1" in text:
+        return "0.11"
+    return "0.31" if "main" in text else None
+
+
+def _engine_row(row: Row, model: ModelShape, engine_text: str) -> Prediction:
+    accelerator = accelerator_of(
+        str(row.norm.get("gpu") or row.text("gpu")), row.norm.get("gpu_mem_gb"), row.number("gpu_total_gib")
+    )
+    known_gpu = accelerator is not None
+    if accelerator is None:
+        # Weights and bytes per token need no GPU; the pool does.
+        accelerator = Accelerator("unknown", "unknown", "unknown", 80 * GIB, "assumed", None, "unknown", None)
+    engine = _engine_of(engine_text)
+    layout = Layout(int(row.number("tp") or 1), int(row.number("pp") or 1))
+    if engine is Engine.LLAMA_CPP and layout.gpus == 1:
+        cards = re.match(r"(\d+)x ", row.text("gpu"))
+        layout = Layout(1, int(cards[1])) if cards else layout
+    context = int(
+        row.number("max_model_len", "n_ctx_per_seq", "context_len", "n_ctx", "seq_len")
+        or model.max_context_tokens
+        or 8192
+    )
+    word = weight_word(row.text("dtype"), row.text("quant"), row.text("quantization")) or "auto"
+    if word in ("bf16", "fp16") and model.quantisation is not None and "dtype" not in row.inputs:
+        word = "auto"
+    published = model.quantisation is not None
+    if published and word in ("fp8", "nvfp4", "mxfp4", "int4-awq", "int4-gptq") and _same_family(model, word):
+        word = "auto"
+    if "bf16" in row.text("dtype") and published and "quant" not in row.inputs:
+        word = "bf16"
+    fraction = row.number("gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_fraction")
+    demand = ServingDemand(
+        model=model,
+        weights=word,
+        engine=engine,
+        engine_version=_version_of(row),
+        context_tokens=context,
+        concurrency=int(row.number("n_seq", "batch_size") or 1),
+        kv_dtype=_kv_dtype(row),
+        gpu_memory_fraction=fraction,
+        max_sequences=_whole(row.number("max_num_seqs")),
+        max_batched_tokens=_whole(row.number("max_num_batched_tokens")),
+        uses_graphs=not row.inputs.get("enforce_eager"),
+        uses_draft="mtp" in row.text("speculative").lower(),
+    )
+    footprint = estimate_footprint(demand, layout, accelerator)
+    pool = cache_pool(demand, layout, accelerator)
+    terms = footprint.per_gpu
+    first = stage_terms(setting_of(demand, layout, accelerator))[0]
+    profile, _ = find_profile(engine.value, demand.engine_version, accelerator.compute_capability)
+    components = {
+        "weights": first.weights / GIB,
+        "activation_peak": first.activation / GIB,
+        "non_torch": first.non_torch / GIB,
+        "cuda_graph": (profile.graph_bytes if demand.uses_graphs else 0) / GIB,
+        "kv_available": pool.first_rank_bytes / GIB,
+        "kv_tokens": float(pool.tokens),
+        "max_concurrency": pool.requests,
+    }
+    if not known_gpu:
+        return Prediction(
+            "predicted",
+            terms.total_bytes / GIB,
+            terms.low_bytes / GIB,
+            terms.high_bytes / GIB,
+            None,
+            components=components,
+        )
+    fits = {Fit.FITS: True, Fit.BORDERLINE: None, Fit.DOES_NOT_FIT: False}[footprint.fit]
+    return Prediction(
+        "predicted",
+        terms.total_bytes / GIB,
+        terms.low_bytes / GIB,
+        terms.high_bytes / GIB,
+        fits,
+        components=components,
+    )
+
+
+def _same_family(model: ModelShape, word: str) -> bool:
+    formats = {name.split("-")[0] for _, name in model.quantisation.formats} if model.quantisation else set()
+    return word.split("-", maxsplit=1)[0] in formats
+
+
+def _kv_dtype(row: Row) -> KvDtype:
+    text = row.text("kv_cache_dtype", "kv_type").lower()
+    if "fp8" in text or "int8" in text:
+        return KvDtype.FP8
+    return KvDtype.BF16 if "bf16" in text or "fp16" in text or "f16" in text else KvDtype.AUTO
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+CONTEXT_GIB = 0.55
+"""CUDA context of a plain PyTorch process, for rows on the device meter."""
+RESERVED_SHARE = 1.03
+
+
+def _loop_row(row: Row, model: ModelShape, engine: str) -> Prediction:
+    """A PyTorch generate loop: weights in their format, cache of the batch, working set of the prompt."""
+    gpus = int(row.number("n_gpus", "num_gpus") or row.norm.get("num_gpus") or 1)
+    tensor = int(row.number("tp") or 1)
+    stages = gpus // tensor if "sequential" in engine else 1
+    word = weight_word(row.text("quantization", "quantize", "quant"), row.text("dtype", "precision")) or "bf16"
+    if model.quantisation is not None and _same_family(model, word):
+        word = "auto"
+    weights = _loop_weights(model, word, engine, tensor, stages)
+    batch = int(row.number("batch_size") or 1)
+    prompt, total = _lengths(row)
+    cache_width = 1.0 if "int8" in row.text("kv_cache_dtype") else 2.0
+    counts = stage_counts(model, stages)[0]
+    cache = batch * stack_cache_bytes(model, counts, total, cache_width, tensor)
+    work = _loop_work(row, model, engine, batch, prompt, tensor)
+    if "remote code" in engine:
+        # Tuples of keys and values grow by concatenation: old and new ones are alive together.
+        cache *= 2
+    allocated = (weights + cache + work) / GIB
+    meter = str(row.norm.get("meter"))
+    gib = allocated * (RESERVED_SHARE if meter == "reserved" else 1.0)
+    if meter == "device" or "remote code" in engine:
+        gib = allocated * RESERVED_SHARE + CONTEXT_GIB
+    if gpus > 1 and tensor * stages == 1 and row.norm.get("scope") == "sum_over_gpus":
+        # Layers are spread over the GPUs, and each meets the working set of its own layers.
+        gib += (gpus - 1) * work / GIB
+    scale = gpus if row.norm.get("scope") == "sum_over_gpus" and tensor * stages > 1 else 1
+    accelerator = accelerator_of(str(row.norm.get("gpu") or ""), row.norm.get("gpu_mem_gb"))
+    fits = None
+    if accelerator is not None:
+        need = allocated * RESERVED_SHARE + CONTEXT_GIB
+        usable = accelerator.memory_usable_bytes / GIB
+        fits = True if need * 1.04 <= usable else (None if need <= usable else False)
+    return Prediction("predicted", gib * scale, gib * scale * 0.95, gib * scale * 1.05 + 0.1, fits)
+
+
+def _loop_weights(model: ModelShape, word: str, engine: str, tensor: int, stages: int) -> float:
+    """Weights on one GPU, with what stays beside them from loading."""
+    if word == "auto":
+        return stage_weight_bytes(shape_bytes(model, word, 1), model.counts, 0, 1)
+    whole = frozen_bytes(model, word, 2.0)
+    ends = (model.embedding_params + model.head_params) * 2.0
+    largest = max(m.params for kind in model.kinds for m in kind.mixer.matrices + kind.mlp.matrices)
+    is_wide = word in ("bf16", "fp16", "fp32")
+    if tensor * stages > 1 and "litgpt" in engine:
+        # LitGPT keeps embedding and head whole on each rank, or all on the first device, and converts one matrix at a time.
+        return (whole - ends) / (tensor * stages) + ends + (0.0 if is_wide else 2.0 * largest)
+    if tensor * stages > 1 or is_wide:
+        rank = shape_bytes(model, word, tensor)
+        counts = stage_counts(model, stages)
+        return max(stage_weight_bytes(rank, part, stage, stages) for stage, part in enumerate(counts))
+    if "ao" in engine or "gpt-fast" in engine or "litgpt" in engine:
+        # These quantise the output head as well.
+        whole -= model.head_params * (2.0 - frozen_head_bytes(word))
+    if "ao" in engine:
+        # Converted matrix by matrix on the GPU: the largest one is there in 16 bit, and once more while it is converted.
+        whole += 4.0 * max(largest, model.vocab_size * model.hidden_size) + CONVERSION_BYTES
+    return whole
+
+
+CONVERSION_BYTES = 0.3 * GIB
+
+
+def frozen_head_bytes(word: str) -> float:
+    """Bytes per weight of a quantised head."""
+    from provisioner.sizing.quantisation import bits_of
+
+    return bits_of(word) / 8
+
+
+def _lengths(row: Row) -> tuple[int, int]:
+    """Prompt and total tokens of one sequence."""
+    prompt = row.number("input_len")
+    output = row.number("output_len")
+    if prompt is None:
+        longest = re.search(r"longest sample (\d+)", row.text("seq_len"))
+        if longest:
+            return int(longest[1]), int(longest[1])
+        context = row.number("context_len")
+        if context:
+            return LITGPT_PROMPT_TOKENS, int(context)
+        stated = row.norm.get("seq_len")
+        if isinstance(stated, (int, float)) and output is None:
+            return int(stated), int(stated)
+        return LITGPT_PROMPT_TOKENS, int(output or 200) + LITGPT_PROMPT_TOKENS
+    return int(prompt), int(prompt) + int(output or 0)
+
+
+def _loop_work(row: Row, model: ModelShape, engine: str, batch: int, prompt: int, tensor: int) -> float:
+    """Working set of the prompt; a full forward pass keeps the logits of every position."""
+    if row.text("mode") == "inference":
+        tokens = batch * prompt
+        scores = 0.0
+        if "eager" in row.text("attn", "attention", "attn_implementation"):
+            heads = max(kind.mixer.heads for kind in model.kinds)
+            scores = batch * heads * prompt * prompt * 6.0
+        return tokens * model.vocab_size * 2.0 + max(scores, 0.5 * forward_bytes(model, tokens, tensor))
+    version = re.search(r"transformers (\d+)\.(\d+)", engine)
+    if version and (int(version[1]), int(version[2])) >= (4, 50):
+        return 20.0 * MIB
+    return forward_bytes(model, batch * prompt, tensor) + 20.0 * MIB
