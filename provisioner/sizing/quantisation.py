@@ -164,7 +164,7 @@ def _by_method(method: str, section: Mapping[str, Any], *, is_moe: bool, is_late
     if method == "fbgemm_fp8":
         return dict.fromkeys(("mlp", "expert", "shared-expert"), "fp8")
     if method in ("modelopt", "compressed-tensors"):
-        parts = LINEAR_PARTS
+        parts: tuple[str, ...] = LINEAR_PARTS
         if not _excluded_names(section) and method == "modelopt":
             # Recipes of NVIDIA quantise experts, or the MLP of dense models, and keep attention wide (checkpoint sizes of
             # Gemma-4-26B 17.5 GiB and 31B 31.0 GiB).

@@ -13,6 +13,7 @@ from provisioner.sizing.kv_cache import stack_cache_bytes, window_chunk_bytes
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.lora import adapter_params
 from provisioner.sizing.serving_activations import Batch, activation_bytes
+from provisioner.sizing.shapes import ModelShape
 from provisioner.sizing.weights import (
     ShapeBytes,
     draft_bytes,
@@ -32,8 +33,6 @@ CONTEXT_BYTES = 500 * 2**20
 """CUDA context and kernels outside an engine's own count (0.5 to 0.9 GiB on A100 and H100 in public logs)."""
 ADAPTER_RANK = 16
 """Rank that engines prepare for per adapter slot unless told otherwise (vLLM ``max_lora_rank``)."""
-REPACKED = {"mxfp4": 1.065}
-"""Loaded over stored bytes where a kernel pads and repacks (gpt-oss-120b: 64.4 and 66.0 loaded, 60.8 stored)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +173,8 @@ def _extra_weights(setting: Setting, *, is_last: bool) -> float:
     if demand.adapters:
         params = demand.adapters * adapter_params(model, ADAPTER_RANK, "all-linear")
         extra += params * 2.0 / (tensor * setting.layout.pipeline_parallel)
-    if model.is_moe and formats.of("expert") == REPACKED_BITS:
-        experts = sum(n * k.mlp.experts * k.mlp.expert_params for n, k in zip(model.counts, model.kinds, strict=True))
-        share = experts * formats.of("expert") / 8 / (tensor * setting.layout.pipeline_parallel)
-        extra += share * (REPACKED["mxfp4"] - 1)
+    if model.is_moe and formats.of("expert") == PADDED_BITS:
+        extra += _padding_bytes(model, tensor) / setting.layout.pipeline_parallel
     return extra
 
 
@@ -190,8 +187,21 @@ def _request_table(demand: ServingDemand) -> int:
     return SGLANG_REQUESTS * demand.context_tokens * 4 if demand.engine is Engine.SGLANG else 0
 
 
-REPACKED_BITS = 4.25
-"""Bits of MXFP4, the format whose kernels repack."""
+PADDED_BITS = 4.25
+"""Bits of MXFP4, the format whose kernels pad expert widths."""
+PADDED_WIDTH = 256
+"""gpt-oss-120b (width 2880) loads 64.4 GiB where 60.8 are stored: padded to 3072, a multiple of this."""
+
+
+def _padding_bytes(model: ModelShape, tensor: int) -> float:
+    """Bytes that padding of expert widths adds on one rank."""
+    extra = 0.0
+    for count, kind in zip(model.counts, model.kinds, strict=True):
+        width = max((m.inputs for m in kind.mlp.expert_matrices if m.name == "down_proj"), default=0)
+        if width:
+            padded = -(-width // PADDED_WIDTH) * PADDED_WIDTH
+            extra += count * kind.mlp.experts * kind.mlp.expert_params * (padded / width - 1)
+    return extra * PADDED_BITS / 8 / tensor
 
 
 def _graph_bytes(setting: Setting) -> float:

@@ -20,8 +20,10 @@ LLAMA_CPP_BYTES_PER_TOKEN = 4096
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The largest batch: ``tokens`` of one forward pass and ``sequences`` of one sampling in an engine that plans its memory,
-    all prompts and all cached tokens in one that does not.
+    """The largest batch an engine meets.
+
+    ``tokens`` of one forward pass and ``sequences`` of one sampling count in an engine that plans its memory; the tokens of
+    all prompts and of the whole cache in one that does not.
     """
 
     tokens: int
