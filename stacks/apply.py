@@ -6,7 +6,7 @@ preview, and every failure after that says what exists and what it costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -120,8 +120,18 @@ def preview(session: Session, decision: Decision) -> Outcome:
     session.ensure(decision.provider)
     outcome = session.preview(decision.inputs, decision.provider)
     if outcome.failure is not None:
+        discard_new(session, decision)
         raise ApplyFailed(outcome.failure, Applied(session.stack, decision, attempts=outcome.attempts))
     return outcome
+
+
+def discard_new(session: Session, decision: Decision) -> None:
+    """Remove the stack that a preview needed and that holds nothing: a look must not leave a stack behind."""
+    if decision.basis is not None:
+        return
+    state = session.state()
+    if state is not None and not state.own and not state.pending:
+        session.remove()
 
 
 def update(session: Session, decision: Decision, seen: Outcome) -> Applied:
@@ -161,7 +171,7 @@ def is_settled(seen: Outcome, state: StackState | None) -> bool:
 
 def machine_price(applied: Applied) -> Decimal | None:
     """Price an hour of the machine where it landed, by the plan; by the cloud where the plan does not know the place."""
-    outputs = instance_outputs(applied.state)
+    outputs = applied.state.outputs if applied.state is not None else {}
     if applied.decision is not None and outputs:
         plan = applied.decision.plan
         offers: tuple[PlannedOffer, ...] = (*((plan.choice,) if plan.choice else ()), *plan.failover)
@@ -173,14 +183,7 @@ def machine_price(applied: Applied) -> Decimal | None:
     return Decimal(price) if price is not None else None
 
 
-def instance_outputs(state: StackState | None) -> dict[str, Any]:
-    """Outputs of the machine, empty where there is none."""
-    if state is None or state.instance is None:
-        return {}
-    return dict(state.instance.outputs)
-
-
-def _is_at(offer: PlannedOffer, outputs: dict[str, Any]) -> bool:
+def _is_at(offer: PlannedOffer, outputs: Mapping[str, Any]) -> bool:
     here = (outputs.get("cloud"), outputs.get("region"), outputs.get("instanceType"), outputs.get("capacityType"))
     there = (offer.cloud, offer.region, offer.instance_type, str(offer.capacity_type))
     return here == there and offer.zone in (None, outputs.get("zone"))
@@ -213,7 +216,7 @@ def _attempts(outcome: Outcome, state: StackState | None) -> tuple[Attempt, ...]
     if outcome.attempts:
         return outcome.attempts
     made = any(step.name == INSTANCE_NAME and step.kind in ("create", "replace") for step in outcome.steps)
-    entries = instance_outputs(state).get("attempts") or () if made else ()
+    entries = state.outputs.get("attempts") or () if made and state is not None else ()
     return tuple(Attempt.from_document(entry) for entry in entries)
 
 
@@ -224,6 +227,3 @@ def _look(cloud: Cloud, state: StackState | None, decision: Decision) -> Standin
         return look(cloud, (before, state.stack_id if state is not None else None))
     except GpuprovError:
         return None
-
-
-Confirm = Callable[[Outcome], bool]

@@ -19,6 +19,7 @@ from stacks.backend import POLICY_PACK, find_script
 from stacks.command import Interrupts
 from stacks.locks import (
     WAIT_DEFAULT,
+    EngineLock,
     Life,
     StackLock,
     clear_dead_locks,
@@ -48,11 +49,31 @@ class Watch:
 class Session:
     """One stack under its lock. A context manager: entering takes the lock, and waits for another holder up to ``wait``."""
 
-    def __init__(self, site: Site, stack: str, command: str, watch: Watch, wait: timedelta = WAIT_DEFAULT) -> None:
+    def __init__(
+        self,
+        site: Site,
+        stack: str,
+        command: str,
+        watch: Watch,
+        wait: timedelta = WAIT_DEFAULT,
+        *,
+        clears_locks: bool = True,
+    ) -> None:
+        """Name the stack; nothing happens before it is entered.
+
+        Args:
+            site: where it lives.
+            stack: its name.
+            command: what other commands are told about this one.
+            watch: who is told about waiting and progress.
+            wait: how long to wait for another holder.
+            clears_locks: whether an engine's lock of a dead process goes on entering, and any other refuses.
+        """
         self.site = site
         self.stack = stack
         self.watch = watch
         self._wait = wait
+        self._clears_locks = clears_locks
         self._lock = StackLock(lock_path(site.home, site.backend.key, stack), command)
         self._interrupts = Interrupts(watch.say)
 
@@ -60,7 +81,8 @@ class Session:
         self._interrupts.__enter__()
         try:
             self._lock.acquire(self._wait, self.watch.say)
-            self._clear_locks()
+            if self._clears_locks:
+                self._clear_locks()
         except BaseException:
             self._lock.release()
             self._interrupts.__exit__(None, None, None)
@@ -138,21 +160,44 @@ class Session:
         for path in (directory / f"Pulumi.{self.stack}.yaml", directory / "Pulumi.yaml"):
             path.unlink(missing_ok=True)
 
+    def cancel_remote_lock(self) -> tuple[EngineLock, ...]:
+        """Clear the locks of a remote backend, because a person said so.
+
+        Returns:
+            What was there, as the engine names it; empty where the stack was free.
+        """
+        stack = self._open(None, None)
+        try:
+            # Importing the state that is there needs the lock, and changes nothing.
+            workspace.edit(stack, lambda _: True)
+        except ConcurrentUpdateError as error:
+            stack.cancel()
+            return parse_engine_locks(str(error))
+        except CommandError as error:
+            raise self._translate(error) from None
+        return ()
+
     def _run(self, provider: str | None, verb: Callable[[LeanStack, EventLog], object]) -> Outcome:
         """One run of the engine; a foreign lock that turns out to be our own dead engine's is cleared, once."""
-        for last in (False, True):
-            log = EventLog(self.watch.step, self.watch.detail)
-            try:
-                verb(self._open(provider, None), log)
-            except ConcurrentUpdateError as error:
-                if last or not self._clear_remote_locks(error):
-                    return replace(log.outcome(), failure=self._translate(error))
-            except CommandError as error:
-                return self._failed(log, error)
-            else:
-                self._interrupts.check()
-                return log.outcome()
-        raise AssertionError("the second run returns")
+        outcome, refusal = self._attempt(provider, verb)
+        if refusal is not None and self._clear_remote_locks(refusal):
+            outcome, refusal = self._attempt(provider, verb)
+        if refusal is not None:
+            return replace(outcome, failure=self._translate(refusal))
+        return outcome
+
+    def _attempt(
+        self, provider: str | None, verb: Callable[[LeanStack, EventLog], object]
+    ) -> tuple[Outcome, ConcurrentUpdateError | None]:
+        log = EventLog(self.watch.step, self.watch.detail)
+        try:
+            verb(self._open(provider, None), log)
+        except ConcurrentUpdateError as error:
+            return log.outcome(), error
+        except CommandError as error:
+            return self._failed(log, error), None
+        self._interrupts.check()
+        return log.outcome(), None
 
     def _failed(self, log: EventLog, error: CommandError) -> Outcome:
         outcome = log.outcome(_last_error(error))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from provisioner.clouds.cloud import BillableObject
 from provisioner.units import decimal_string
-from stacks.apply import Applied, instance_outputs, machine_price
 from stacks.inventory import Standing, object_document
 from stacks.outcome import Drift, Outcome
 from stacks.state import StackState
-from stacks.teardown import Ended
+
+if TYPE_CHECKING:
+    from stacks.apply import Applied
+    from stacks.teardown import Ended
 
 _OUTPUTS = {
     "provider": "provider",
@@ -34,19 +36,24 @@ _OUTPUTS = {
 
 def outputs_document(state: StackState | None) -> dict[str, Any]:
     """The machine's outputs under their contracted names; empty where there is no machine."""
-    outputs = instance_outputs(state)
+    outputs = state.outputs if state is not None else {}
     return {key: outputs.get(name) for key, name in _OUTPUTS.items()} if outputs else {}
 
 
-def up_document(applied: Applied) -> dict[str, Any]:
-    """``gpuprov.up/1``; a failed ``up`` adds ``error``."""
+def up_document(applied: Applied, price_usd_per_hour: Decimal | None = None) -> dict[str, Any]:
+    """``gpuprov.up/1``; a failed ``up`` adds ``error``.
+
+    Args:
+        applied: what was done.
+        price_usd_per_hour: of the machine.
+    """
     provider = applied.decision.provider if applied.decision is not None else None
     return {
         "schema": "gpuprov.up/1",
         "stack": applied.stack,
         "changes": applied.changes.to_document(),
         "outputs": outputs_document(applied.state),
-        "price_usd_per_hour": money(machine_price(applied)),
+        "price_usd_per_hour": money(price_usd_per_hour),
         "attempts": [attempt.to_document() for attempt in applied.attempts],
         "objects": objects(applied.standing, provider),
         "warnings": list(applied.warnings),
@@ -66,6 +73,11 @@ def preview_document(stack: str, outcome: Outcome, plan: Mapping[str, Any]) -> d
         "drift": drift(outcome.drift),
         "plan": dict(plan),
     }
+
+
+def failed_preview_document(stack: str) -> dict[str, Any]:
+    """``gpuprov.preview/1`` of a preview that failed; the caller adds ``error``."""
+    return {"schema": "gpuprov.preview/1", "stack": stack, "changes": None, "steps": [], "drift": [], "plan": None}
 
 
 def down_document(ended: Ended) -> dict[str, Any]:
@@ -116,7 +128,7 @@ def power_of(state: StackState | None) -> str:
     """One word for a stack: what its machine was last seen doing, or ``no machine``."""
     if state is None or not state.own:
         return "empty"
-    power = instance_outputs(state).get("power")
+    power = state.outputs.get("power")
     return str(power) if power else "no machine"
 
 

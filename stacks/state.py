@@ -80,6 +80,11 @@ class StackState:
         return next(self.of_type(GPU_INSTANCE), None)
 
     @property
+    def outputs(self) -> Mapping[str, Any]:
+        """Outputs of the machine; empty where there is none."""
+        return self.instance.outputs if self.instance is not None else {}
+
+    @property
     def volumes(self) -> tuple[ResourceState, ...]:
         """The data disks."""
         return tuple(self.of_type(VOLUME))

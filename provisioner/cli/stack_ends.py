@@ -1,0 +1,81 @@
+"""What ``down`` does between parsing and printing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import click
+
+from provisioner.cli import stack_options as options
+from provisioner.cli.settings import say
+from provisioner.errors import GpuprovError
+from stacks.clouds import open_cloud
+from stacks.deploy import Session
+from stacks.documents import down_document
+from stacks.inventory import describe, look
+from stacks.state import StackState
+from stacks.teardown import DownFailed, Ended, data_disks, end_stack, name_disk
+
+DEFAULT_PROVIDER = "sandbox"
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """What the caller has agreed to."""
+
+    yes: bool
+    keep_data: bool
+
+
+def run_down(stack: str, backend: str | None, lock_wait: timedelta, form: str, *, consent: Consent) -> None:
+    """Name what ends, ask, end it, and print what is left.
+
+    Raises:
+        UsageError: there is no such stack.
+        GpuprovError: something could not be ended; it is named.
+    """
+    site = options.open_site(backend)
+    name = options.checked_name(stack)
+    provider = site.existing(name).provider or DEFAULT_PROVIDER
+    watch, _ = options.screen()
+    begun = Ended(name, provider)
+    try:
+        with Session(site, name, "down", watch, lock_wait) as session:
+            state = site.existing(name)
+            _ask(session, state, provider, consent)
+            ended = end_stack(session, state, provider, keep_data=consent.keep_data)
+    except DownFailed as failed:
+        raise options.documented(failed.error, down_document(failed.ended), form) from failed
+    except GpuprovError as error:
+        raise options.documented(error, down_document(begun), form) from error
+    if form == "json":
+        options.emit(down_document(ended))
+    else:
+        _print(ended)
+
+
+def _ask(session: Session, state: StackState, provider: str, consent: Consent) -> None:
+    """Name everything that ends, data disks with their size, before the question."""
+    standing = look(open_cloud(provider, session.site.home), (state.stack_id,))
+    disks = data_disks(standing)
+    for entry in standing.billing:
+        if entry not in disks and entry.kind == "instance":
+            say(f"ends: {describe(entry)}")
+    for disk in disks:
+        say(f"{'keeps' if consent.keep_data else 'deletes'} data disk {name_disk(disk)}")
+    options.confirm(f"End stack {session.stack!r}?", yes=consent.yes)
+
+
+def _print(ended: Ended) -> None:
+    if ended.is_removed:
+        click.echo(f"stack {ended.stack}: ended and removed; nothing of it bills")
+        return
+    total = ended.standing.price_usd_per_hour if ended.standing is not None else None
+    click.echo(f"stack {ended.stack}: the machine has ended; kept {len(ended.kept)} data disk(s)")
+    for disk in ended.kept:
+        click.echo(f"  {name_disk(disk)}")
+    if total is not None:
+        from provisioner.units import format_usd
+
+        click.echo(f"  they cost {format_usd(total, 4)}/h; `gpuprov down {ended.stack}` deletes them")

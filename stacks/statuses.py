@@ -1,0 +1,125 @@
+"""``status``: each stack as the state has it, beside what the cloud shows now. No engine with a file backend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from provisioner.clouds.cloud import BillableObject
+from provisioner.errors import GpuprovError
+from stacks.clouds import open_cloud
+from stacks.documents import money, objects, outputs_document, power_of
+from stacks.inventory import Standing, describe, look
+from stacks.locks import is_held, lock_path, read_holder
+from stacks.site import Site
+from stacks.state import StackState
+
+PROVIDER_OF_NEW = "sandbox"
+"""Where a stack is looked for that has no resource yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One stack now."""
+
+    state: StackState
+    provider: str
+    standing: Standing | None
+    """``None``: the cloud could not be asked; ``trouble`` says why."""
+    trouble: str | None = None
+    busy: str | None = None
+    """Who works on it just now."""
+
+    @property
+    def word(self) -> str:
+        """What the machine does: as the cloud shows it, else as the state last saw it."""
+        shown = [entry.state for entry in self.machines]
+        if shown:
+            return shown[0]
+        seen = power_of(self.state)
+        return "gone" if self.standing is not None and self.state.outputs else seen
+
+    @property
+    def machines(self) -> tuple[BillableObject, ...]:
+        """Machines in the cloud; more than one is a leak."""
+        return tuple(o for o in self.standing.objects if o.kind == "instance") if self.standing else ()
+
+
+def read_all(site: Site, names: Sequence[str] | None = None) -> tuple[Status, ...]:
+    """The named stacks, or all of the backend.
+
+    Raises:
+        UsageError: a named one does not exist.
+    """
+    if names is not None:
+        return tuple(_status(site, site.existing(name)) for name in names)
+    states = (site.read(name) for name in site.stacks())
+    return tuple(_status(site, state) for state in states if state is not None)
+
+
+def document(found: Sequence[Status]) -> dict[str, Any]:
+    """``gpuprov.status/1``."""
+    return {
+        "schema": "gpuprov.status/1",
+        "stacks": [_stack_document(status) for status in found],
+        "objects": [entry for status in found for entry in objects(status.standing, status.provider)],
+    }
+
+
+def rows(found: Sequence[Status]) -> list[Mapping[str, Any]]:
+    """The same for people: one entry a stack, with its objects described."""
+    return [
+        {
+            "stack": status.state.name,
+            "provider": status.provider,
+            "state": status.word,
+            "price": status.standing.price_usd_per_hour if status.standing else None,
+            "objects": [describe(entry) for entry in (status.standing.objects if status.standing else ())],
+            "notes": _notes(status),
+        }
+        for status in found
+    ]
+
+
+def _stack_document(status: Status) -> dict[str, Any]:
+    total = status.standing.price_usd_per_hour if status.standing else None
+    return {
+        "stack": status.state.name,
+        "provider": status.provider,
+        "state": status.word,
+        "price_usd_per_hour": money(total),
+        "outputs": outputs_document(status.state),
+        "unfinished": [resource.name for resource in status.state.pending_creates],
+        "notes": _notes(status),
+    }
+
+
+def _notes(status: Status) -> list[str]:
+    notes = []
+    if status.busy:
+        notes.append(f"in use by {status.busy}")
+    if status.trouble:
+        notes.append(status.trouble)
+    if status.state.pending_creates:
+        names = ", ".join(resource.name for resource in status.state.pending_creates)
+        notes.append(f"an earlier run did not finish creating {names}; `gpuprov up` or `gpuprov down` resolves it")
+    notes += [f"{r.name} is not whole: {'; '.join(r.init_errors)}" for r in status.state.own if r.init_errors]
+    if status.standing is not None:
+        notes += [f"not in the state: {describe(entry)}" for entry in status.standing.unknown_to(status.state)]
+    return notes
+
+
+def _status(site: Site, state: StackState) -> Status:
+    provider = state.provider or PROVIDER_OF_NEW
+    busy = _busy(lock_path(site.home, site.backend.key, state.name))
+    try:
+        standing = look(open_cloud(provider, site.home), (state.stack_id,))
+    except GpuprovError as error:
+        return Status(state, provider, None, f"the cloud could not be asked: {error}", busy)
+    return Status(state, provider, standing, None, busy)
+
+
+def _busy(path: Path) -> str | None:
+    return (str(read_holder(path)) if read_holder(path) else "another gpuprov") if is_held(path) else None
