@@ -17,7 +17,8 @@ from provisioner.workload.yaml_tree import YamlFault, read_yaml
 SIZE_BYTES_MAX = 2**20
 """Largest spec, and largest config.json, that is read: real ones have a few kilobytes."""
 
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]")
+"""What YAML does not print, and the line ends of YAML 1.1 that YAML 1.2 and every editor take for part of a line."""
 _WIDE_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
@@ -98,7 +99,12 @@ def _decode(content: bytes, file: str) -> str:
         ) from None
     if found := _UNPRINTABLE.search(text):
         mark = _mark_after(text[: found.start()])
-        raise _error(f"control character U+{ord(found[0]):04X} in the file", "remove it", file, mark)
+        raise _error(
+            f"control character U+{ord(found[0]):04X} in the file",
+            "remove it, or write it as an escape in double quotes",
+            file,
+            mark,
+        )
     return text
 
 

@@ -61,7 +61,7 @@ def _read_part(part: type[BaseModel], node: Node, path: Path, faults: list[Fault
         else:
             faults.append(unknown_key(Workload, (*path, key)))
     required = (key for key, info in part.model_fields.items() if info.is_required())
-    faults.extend(missing_key((*path, key)) for key in required if key not in values)
+    faults.extend(missing_key((*path, key)) for key in required if key not in node.values)
     return part.model_construct(set(values), **values)
 
 

@@ -96,17 +96,14 @@ def mark_of(root: Node, path: Path) -> Mark | None:
     """Where to look for a path: the value of a scalar or list item, the key of a mapping or list, else the nearest parent."""
     for length in range(len(path), 0, -1):
         node = node_at(root, path[:length])
-        if node is None:
+        if node is None or node.mark is None:
             continue
         last = path[length - 1]
         parent = node_at(root, path[: length - 1])
-        if (
-            isinstance(parent, Branch)
-            and isinstance(last, str)
-            and (length < len(path) or not isinstance(node, Scalar))
-        ):
-            return parent.keys[last].mark
-        return node.mark
+        wants_key = length < len(path) or not isinstance(node, Scalar)
+        return (
+            parent.keys[last].mark if wants_key and isinstance(parent, Branch) and isinstance(last, str) else node.mark
+        )
     return root.mark
 
 
@@ -129,6 +126,13 @@ def written_keys(root: Node) -> Iterator[Path]:
                 waiting.append(((*path, key), value))
         elif isinstance(node, Items):
             waiting.extend(((*path, index), item) for index, item in enumerate(node.items))
+
+
+def as_plain(node: Node) -> Any:
+    """The node as JSON-able values (and infinities, where they were written)."""
+    if isinstance(node, Branch):
+        return {key: as_plain(value) for key, value in node.values.items()}
+    return [as_plain(item) for item in node.items] if isinstance(node, Items) else node.value
 
 
 def from_python(value: Any, depth: int = 0) -> Node:

@@ -215,15 +215,17 @@ def read_yaml(text: str) -> Node:
         for event in events:
             builder.feed(event)
     except yaml.MarkedYAMLError as error:
-        raise _syntax_fault(error) from None
+        raise _syntax_fault(error, text) from None
     except yaml.YAMLError as error:
         raise YamlFault(f"YAML syntax error: {' '.join(str(error).split())[:200]}", "correct the file") from None
-    if builder.root is None:
+    root = builder.root
+    if root is None or (isinstance(root, Scalar) and root.value is None):
         raise YamlFault("the file is empty", "write a spec, or let `gpuprov init` write one", (1, 1))
-    return builder.root
+    return root
 
 
 _SYNTAX_REMEDIES = (
+    ("nesting depth", "a spec needs 5 levels: flatten it"),
     ("cannot start any token", "indent with spaces, not tabs, and put texts that start with @ or ` in quotes"),
     ("tab", "indent with spaces, not tabs"),
     (
@@ -240,9 +242,12 @@ _SYNTAX_REMEDIES = (
 )
 
 
-def _syntax_fault(error: yaml.MarkedYAMLError) -> YamlFault:
+def _syntax_fault(error: yaml.MarkedYAMLError, text: str) -> YamlFault:
     place = error.problem_mark or error.context_mark
     mark = (place.line + 1, place.column + 1) if place else (1, 1)
+    lines = text.splitlines() or [""]
+    if mark[0] > len(lines):
+        mark = (len(lines), len(lines[-1]) + 1)  # libyaml places what is missing behind the last line
     problem = " ".join(f"{error.context or ''} {error.problem or ''}".split())[:200]
     remedy = next((remedy for sign, remedy in _SYNTAX_REMEDIES if sign in problem), "correct the line")
     return YamlFault(f"YAML syntax error: {problem or 'unknown'}", remedy, mark)
