@@ -56,10 +56,10 @@ def _read_part(part: type[BaseModel], node: Node, path: Path, faults: list[Fault
     for key, child in node.values.items():
         if len(faults) >= FAULTS_MAX:
             break
-        if key in valid:
-            values[key] = _read_value(valid[key], child, (*path, key), faults)
-        else:
+        if key not in valid:
             faults.append(unknown_key(Workload, (*path, key)))
+        elif not _says_nothing(valid[key][0], child):
+            values[key] = _read_value(valid[key], child, (*path, key), faults)
     required = (key for key, info in part.model_fields.items() if info.is_required())
     faults.extend(missing_key((*path, key)) for key in required if key not in node.values)
     return part.model_construct(set(values), **values)
@@ -76,6 +76,12 @@ def _read_value(behind: tuple[type[BaseModel] | None, Any], node: Node, path: Pa
     except Misfit as misfit:
         faults.append(misfit_value(path, misfit))
         return None
+
+
+def _says_nothing(part: type[BaseModel] | None, node: Node) -> bool:
+    """Whether an optional part is written as an empty mapping: the same as not written."""
+    is_empty = isinstance(node, Branch) and not node.values
+    return is_empty and part is not None and not any(info.is_required() for info in part.model_fields.values())
 
 
 def _is_below(fault: Fault, others: list[Fault]) -> bool:

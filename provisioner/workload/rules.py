@@ -46,7 +46,7 @@ def rule_faults(root: Node, workload: Workload) -> list[Fault]:
         *_inference_faults(workload),
         *_training_faults(root, workload),
         *_placement_faults(workload),
-        *_run_faults(workload),
+        *_run_faults(root),
     ]
 
 
@@ -153,7 +153,8 @@ def _placement_faults(workload: Workload) -> Iterator[Fault]:
         )
 
 
-def _run_faults(workload: Workload) -> Iterator[Fault]:
-    if isinstance(workload.run, Run) and not workload.run.model_fields_set:
+def _run_faults(root: Node) -> Iterator[Fault]:
+    run = node_at(root, ("run",))
+    if isinstance(run, Branch) and not run.values:
         keys = ", ".join(Run.model_fields)
         yield Fault(("run",), "run has no keys", f"write keys below it ({keys}), write run: auto, or remove it")

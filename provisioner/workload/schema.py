@@ -48,7 +48,7 @@ def _part_schema(part: type[BaseModel], definitions: dict[str, Any]) -> dict[str
                 definitions[below.__name__] = _part_schema(below, definitions)
             value = {"$ref": f"#/$defs/{below.__name__}"}
             if isinstance(kind, WordOrPart):
-                value = {"anyOf": [{"enum": list(kind.words)}, value]}
+                value = {"anyOf": [{"enum": list(kind.words)}, {**value, "minProperties": 1}]}
         properties[key] = {"description": texts[key], **value}
     required = [key for key, info in part.model_fields.items() if info.is_required()]
     return {

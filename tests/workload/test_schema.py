@@ -68,6 +68,7 @@ WRONG = [
     SERVE + "inference: {replicas: 1-4}",
     SERVE + "inference: {gpu_memory_fraction: 1.5}",
     SERVE + "run: no",
+    SERVE + "run: {}",
     SERVE + "run: {env: {A: {secret: vault:x}}}",
     SERVE + "run: {env: {A-B: x}}",
     SERVE + "tags: {a: 5}",

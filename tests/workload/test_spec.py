@@ -133,6 +133,8 @@ SAME = [
     (SERVE, SERVE + "inference: {concurrency: 1, kv_cache: auto, replicas: 1, tensor_parallel: auto}\n"),
     (SERVE, SERVE + "lifecycle: {pattern: steady, idle: {after: off}, max_lifetime: off, hours_per_month: 730}\n"),
     (SERVE, SERVE + "tags: {}\n"),
+    (SERVE, SERVE + "inference: {}\nstorage: {}\nlifecycle: {idle: {}}\naws: {}\naccess: {}\n"),
+    (SERVE, SERVE + "inference: {targets: {}, image: {}}\n"),
     (SERVE + "tags: {a: x, b: y}\n", SERVE + "tags: {b: y, a: x}\n"),
     (SERVE + "inference: {replicas: 2..2}\n", SERVE + "inference: {replicas: 2}\n"),
     (TUNE, TUNE.replace("method: lora", "method: lora, lora: {rank: 16, targets: all-linear}, precision: bf16, micro_batch: 1")),
