@@ -196,7 +196,7 @@ class EventLog:
 
     def _note(self, step: Step, urn: str, stage: str) -> None:
         before = self._steps.get(urn)
-        if before is None or before.kind != "replace":
+        if before is None or (stage == "begin" and before.kind != "replace"):
             self._steps[urn] = step
         if self._listener is not None:
             self._listener(step, stage)

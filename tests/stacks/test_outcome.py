@@ -1,0 +1,238 @@
+"""What the event stream of an engine run says."""
+
+from __future__ import annotations
+
+import pytest
+from pulumi.automation.events import EngineEvent
+
+from provisioner.errors import CapacityError, CloudError, PolicyViolation
+from stacks.failures import Attempt, encode, encode_attempt
+from stacks.outcome import Changes, EventLog, describe
+from stacks.progress import Progress, drift_lines, preview_lines
+
+URN = "urn:pulumi:demo::gpuprov::gpuprov:index:GpuInstance::instance"
+LAUNCH_URN = "urn:pulumi:demo::gpuprov::gpuprov:index:Launch::launch"
+
+
+def event(**parts):
+    return EngineEvent.from_json({"sequence": 1, "timestamp": 1, **parts})
+
+
+def step(kind, op, urn=URN, *, old=None, new=None, diffs=()):
+    def side(outputs):
+        if outputs is None:
+            return None
+        return {
+            "type": urn.split("::")[2],
+            "urn": urn,
+            "id": "i-1",
+            "inputs": {},
+            "outputs": outputs,
+            "parent": "",
+            "provider": "",
+        }
+
+    metadata = {
+        "op": op,
+        "urn": urn,
+        "type": urn.split("::")[2],
+        "provider": "",
+        "old": side(old),
+        "new": side(new),
+        "keys": None,
+        "diffs": list(diffs),
+        "detailedDiff": None,
+    }
+    return event(
+        **{
+            kind: {"metadata": metadata, "status": 1, "steps": 1}
+            if kind == "resOpFailedEvent"
+            else {"metadata": metadata}
+        }
+    )
+
+
+def diagnostic(severity, message, urn=""):
+    return event(
+        diagnosticEvent={
+            "message": message,
+            "color": "never",
+            "severity": severity,
+            "urn": urn,
+            "prefix": f"{severity}: ",
+        }
+    )
+
+
+def log_of(*events):
+    log = EventLog()
+    for entry in events:
+        log.on_event(entry)
+    return log
+
+
+def test_steps_are_counted_once_each():
+    outcome = log_of(
+        step("resourcePreEvent", "create", LAUNCH_URN),
+        step("resOutputsEvent", "create", LAUNCH_URN),
+        step("resourcePreEvent", "same"),
+        step("resOutputsEvent", "same"),
+    ).outcome()
+    assert outcome.changes == Changes(create=1, same=1)
+    assert outcome.failure is None
+
+
+def test_other_peoples_resources_do_not_count():
+    stack = "urn:pulumi:demo::gpuprov::pulumi:pulumi:Stack::gpuprov-demo"
+    provider = "urn:pulumi:demo::gpuprov::pulumi:providers:gpuprov::default"
+    outcome = log_of(*(step("resourcePreEvent", "create", urn) for urn in (stack, provider))).outcome()
+    assert outcome.changes.is_empty
+    assert outcome.steps == ()
+
+
+def test_a_replacement_is_one_change():
+    outcome = log_of(
+        *(
+            step("resourcePreEvent", op)
+            for op in ("delete-replaced", "replace", "create-replacement", "delete-replaced")
+        )
+    ).outcome()
+    assert outcome.changes == Changes(replace=1)
+
+
+def test_a_refresh_within_an_update_is_drift_and_no_step():
+    outcome = log_of(
+        step("resourcePreEvent", "refresh", old={"power": "running"}, new={"power": "running"}),
+        step("resOutputsEvent", "refresh", old={"power": "running"}, new={"power": "stopped"}),
+        step("resourcePreEvent", "update", diffs=("power",)),
+        step("resOutputsEvent", "update"),
+    ).outcome()
+    assert outcome.changes == Changes(update=1)
+    (drift,) = outcome.drift
+    assert drift.changed() == {"power": ("running", "stopped")}
+    assert drift_lines(outcome) == ["  ! GpuInstance instance is stopped, was running"]
+    assert preview_lines(outcome)[-1] == "  ~ update GpuInstance instance (power)"
+
+
+@pytest.mark.parametrize("how", ["same", "update", "refresh"])
+def test_a_refresh_of_its_own_ends_in_other_words(how):
+    outcome = log_of(
+        step("resourcePreEvent", "refresh", old={"power": "running"}, new={}),
+        step("resOutputsEvent", how, old={"power": "running"}, new={"power": "running"}),
+    ).outcome()
+    assert outcome.changes.is_empty
+    assert not any(drift.changed() or drift.is_gone for drift in outcome.drift)
+    assert preview_lines(outcome) == ["  no changes"]
+
+
+@pytest.mark.parametrize("how", ["refresh", "delete"])
+def test_a_vanished_machine_is_drift(how):
+    outcome = log_of(
+        step("resourcePreEvent", "refresh", old={"instanceId": "i-0abc"}, new={}),
+        step("resOutputsEvent", how, old={"instanceId": "i-0abc"}, new=None),
+    ).outcome()
+    (drift,) = outcome.drift
+    assert drift.is_gone
+    assert outcome.changes.is_empty
+    assert drift_lines(outcome) == ["  ! GpuInstance instance is not there any more (i-0abc)"]
+
+
+def test_a_marked_error_becomes_its_class_with_its_attempts():
+    attempts = (Attempt("aws/r/z/t/spot", "capacity", "none"),)
+    text = encode(CapacityError("no capacity in 1 offer", remedy="wait"), attempts)
+    outcome = log_of(
+        step("resourcePreEvent", "create"),
+        step("resOpFailedEvent", "create"),
+        diagnostic("error", f"sdk create: {text}\n", URN),
+        diagnostic("error", "update failed\n"),
+    ).outcome("error: update failed")
+    assert isinstance(outcome.failure, CapacityError)
+    assert outcome.failure.remedy == "wait"
+    assert outcome.attempts == attempts
+
+
+def test_an_unmarked_error_keeps_the_engines_words():
+    outcome = log_of(diagnostic("error", "no such plugin\n"), diagnostic("error", "update failed")).outcome("exit 255")
+    assert type(outcome.failure) is CloudError
+    assert outcome.failure.message == "the engine failed: no such plugin"
+
+
+def test_an_error_without_any_diagnostic_takes_the_exit_text():
+    assert log_of().outcome("exit status 1").failure.message == "the engine failed: exit status 1"
+
+
+def policy(level):
+    return event(
+        policyEvent={
+            "message": "under-sized\n  by 3 GiB",
+            "color": "never",
+            "policyName": "under-sized",
+            "policyPackName": "gpuprov",
+            "policyPackVersion": "0.1.0",
+            "policyPackVersionTag": "0.1.0",
+            "enforcementLevel": level,
+            "resourceUrn": URN,
+        }
+    )
+
+
+def test_a_mandatory_violation_is_a_policy_failure_whatever_the_exit():
+    outcome = log_of(policy("mandatory"), policy("mandatory"), diagnostic("error", "preview failed")).outcome(
+        "exit 255"
+    )
+    assert isinstance(outcome.failure, PolicyViolation)
+    assert outcome.failure.exit_code == 5
+    assert "under-sized failed: under-sized by 3 GiB" in outcome.failure.message
+    assert len(outcome.violations) == 1
+
+
+def test_an_advisory_violation_fails_nothing():
+    outcome = log_of(policy("advisory")).outcome()
+    assert outcome.failure is None
+    assert outcome.violations[0].rule == "under-sized"
+
+
+def test_the_warning_about_our_own_plugin_is_noise():
+    outcome = log_of(
+        diagnostic("warning", "using pulumi-resource-gpuprov from $PATH at /x\n"),
+        diagnostic("warning", "the disk is nearly full\n"),
+        diagnostic("warning", "the disk is nearly full\n"),
+    ).outcome()
+    assert outcome.warnings == ("the disk is nearly full",)
+
+
+def test_attempts_are_told_as_they_happen():
+    told = []
+    log = EventLog(tell=told.append)
+    log.on_event(diagnostic("info", encode_attempt(Attempt("aws/r/z/t/spot", "capacity", "none left")), URN))
+    assert told == ["aws/r/z/t/spot: capacity: none left"]
+    assert log.outcome().attempts == (Attempt("aws/r/z/t/spot", "capacity", "none left"),)
+
+
+def test_progress_tells_machines_and_what_is_done():
+    told = []
+    progress = Progress(told.append)
+    log = EventLog(progress.step, progress.detail)
+    for entry in (
+        step("resourcePreEvent", "create", LAUNCH_URN),
+        step("resOutputsEvent", "create", LAUNCH_URN),
+        step("resourcePreEvent", "create"),
+        diagnostic("info", "waiting for it to run", URN),
+        step("resOutputsEvent", "create"),
+        step("resourcePreEvent", "same", LAUNCH_URN),
+    ):
+        log.on_event(entry)
+    assert [line.split("s  ")[1] for line in told] == [
+        "created Launch launch",
+        "creating GpuInstance instance",
+        "waiting for it to run",
+        "created GpuInstance instance",
+    ]
+    progress.is_on = False
+    progress.step(log.outcome().steps[1], "done")
+    assert len(told) == 4
+
+
+def test_steps_read_as_sentences():
+    (replaced,) = log_of(step("resourcePreEvent", "replace", diffs=("offers", "launch"))).outcome().steps
+    assert describe(replaced) == "replace GpuInstance instance (offers, launch)"
