@@ -167,3 +167,9 @@ def box(home: Path) -> Iterator[Box]:
 def gcp_box(home: Path) -> Iterator[Box]:
     """A sandbox that plays GCP."""
     yield from sandbox_gcp(home)
+
+
+@pytest.fixture(scope="session")
+def make_box() -> Callable[[Path], Box]:
+    """Makes sandboxes that play AWS, for tests that need many; the test closes them."""
+    return lambda home: next(sandbox_aws(home))  # type: ignore[arg-type,return-value]

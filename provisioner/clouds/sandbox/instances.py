@@ -13,7 +13,7 @@ from provisioner.clouds.sandbox.call import Call, Effect
 from provisioner.clouds.sandbox.clock import duration_us, from_us
 from provisioner.clouds.sandbox.errors import not_found, out_of_capacity, rejected, token_spent
 from provisioner.clouds.sandbox.identifiers import new_id
-from provisioner.clouds.sandbox.machines import ALIVE, LocalDisk, Machine
+from provisioner.clouds.sandbox.machines import ALIVE, Machine
 from provisioner.clouds.sandbox.prices import Market, Quote, rate_text
 from provisioner.clouds.sandbox.store import next_number
 from provisioner.errors import Rejected
@@ -269,7 +269,7 @@ def _new_machine(call: Call, request: InstanceRequest, quote: Quote, market: Mar
             _PRIVATE_FIRST + 10 + next_number(call.connection, "private-ip") % (_PRIVATE_COUNT - 20)
         ),
         public_ip=power.next_public_ip(call.connection),
-        local_disk=LocalDisk.INTACT if offered.local_ssd_kind == "bundled" else LocalDisk.NONE,
+        has_local_disk=offered.local_ssd_kind == "bundled",
         quota_code=None if quote.quota is None else quote.quota.quota.code,
         quota_units="0" if quote.quota is None else str(Fraction(str(quote.quota.units))),
         gpus=str(offered.gpu_count * Fraction(str(offered.gpu_fraction))),

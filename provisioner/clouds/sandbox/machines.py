@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from sqlite3 import Connection, Row
 from typing import Any
 
@@ -16,15 +15,6 @@ from provisioner.vocabulary import CapacityType
 
 ALIVE = (InstanceState.PENDING, InstanceState.RUNNING)
 """States in which a machine takes capacity and quota and bills for compute and its public address."""
-
-
-class LocalDisk(StrEnum):
-    """Disks inside the host, lost when the machine leaves it."""
-
-    NONE = "none"
-    INTACT = "intact"
-    LOST = "lost"
-    """There are such disks, and a stop has emptied them since the machine was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +39,8 @@ class Machine:
     tags: Mapping[str, str]
     private_ip: str
     public_ip: str | None
-    local_disk: LocalDisk
+    has_local_disk: bool
+    """Disks inside the host: what is on them is lost when the machine stops."""
     quota_code: str | None
     quota_units: str
     gpus: str
@@ -123,7 +114,7 @@ def _end_of_transition(machine: Machine, at_us: int) -> Due:
     if machine.state is InstanceState.PENDING:
         return Due(at_us, InstanceState.RUNNING, f"boot: {machine.image} is up")
     if machine.state is InstanceState.STOPPING:
-        return Due(at_us, InstanceState.STOPPED)
+        return Due(at_us, InstanceState.STOPPED, "stopped")
     return Due(at_us, InstanceState.TERMINATED)
 
 
@@ -150,7 +141,7 @@ def stop_refusal(machine: Machine) -> str | None:
         return "a one-time spot instance cannot be stopped"
     if machine.capacity_type in (CapacityType.CAPACITY_BLOCK, CapacityType.FLEX_START):
         return f"a {machine.capacity_type} instance cannot be stopped"
-    if machine.cloud == "gcp" and machine.local_disk is not LocalDisk.NONE:
+    if machine.cloud == "gcp" and machine.has_local_disk:
         return "an instance with local SSD cannot be stopped without discarding it"
     return None
 
@@ -197,7 +188,7 @@ def from_row(row: Row) -> Machine:
     values = {name: row[name] for name in _NAMES}
     values["capacity_type"] = CapacityType(values["capacity_type"])
     values["state"] = InstanceState(values["state"])
-    values["local_disk"] = LocalDisk(values["local_disk"])
+    values["has_local_disk"] = bool(values["has_local_disk"])
     values["tags"] = json.loads(values["tags"])
     values["stop_on_shutdown"] = bool(values["stop_on_shutdown"])
     values["vanished"] = bool(values["vanished"])
@@ -208,7 +199,6 @@ def _columns(machine: Machine) -> dict[str, Any]:
     values: dict[str, Any] = {name: getattr(machine, name) for name in _NAMES}
     values["capacity_type"] = str(machine.capacity_type)
     values["state"] = str(machine.state)
-    values["local_disk"] = str(machine.local_disk)
     values["tags"] = json.dumps(dict(machine.tags), sort_keys=True)
     due = next_due(machine)
     values["due_us"] = None if due is None else due.at_us

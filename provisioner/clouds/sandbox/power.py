@@ -8,7 +8,7 @@ from typing import Any
 
 from provisioner.clouds.cloud import InstanceState
 from provisioner.clouds.sandbox import machines, spans
-from provisioner.clouds.sandbox.machines import LocalDisk, Machine
+from provisioner.clouds.sandbox.machines import Machine
 from provisioner.clouds.sandbox.spans import Meter
 from provisioner.clouds.sandbox.store import next_number
 
@@ -59,6 +59,8 @@ def move(
     if after.is_alive and not machine.is_alive:
         after = replace(after, public_ip=next_public_ip(connection))
         start_alive_spans(connection, after, at_us)
+    if after.state is InstanceState.STOPPED and after.has_local_disk:
+        write_console(connection, after.id, at_us, "local disk: its data was lost with the stop")
     if after.is_gone and not machine.is_gone:
         after = replace(after, ended_us=at_us)
         spans.end(connection, machine.root_volume_id, at_us)
@@ -72,8 +74,7 @@ def _consequences(machine: Machine, at_us: int) -> dict[str, Any]:
     if machine.state is InstanceState.RUNNING:
         return {"running_us": at_us}
     if machine.state is InstanceState.STOPPED:
-        lost = LocalDisk.LOST if machine.local_disk is LocalDisk.INTACT else machine.local_disk
-        return {"running_us": None, "reclaim_us": None, "local_disk": lost}
+        return {"running_us": None, "reclaim_us": None}
     if machine.state is InstanceState.PENDING:
         return {"running_us": None}
     return {"reclaim_us": None}

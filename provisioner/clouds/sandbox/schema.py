@@ -18,7 +18,7 @@ TABLES = {
         zone TEXT NOT NULL, instance_type TEXT NOT NULL, capacity_type TEXT NOT NULL, name TEXT NOT NULL,
         state TEXT NOT NULL, token TEXT NOT NULL, image TEXT NOT NULL, user_data TEXT NOT NULL, security_group TEXT,
         stop_on_shutdown INTEGER NOT NULL, root_volume_id TEXT NOT NULL, root_volume_bytes INTEGER NOT NULL,
-        tags TEXT NOT NULL, private_ip TEXT NOT NULL, public_ip TEXT, local_disk TEXT NOT NULL,
+        tags TEXT NOT NULL, private_ip TEXT NOT NULL, public_ip TEXT, has_local_disk INTEGER NOT NULL,
         quota_code TEXT, quota_units TEXT NOT NULL, gpus TEXT NOT NULL,
         compute_rate TEXT, root_rate TEXT, ip_rate TEXT,
         created_us INTEGER NOT NULL, visible_us INTEGER NOT NULL, next_us INTEGER, running_us INTEGER,

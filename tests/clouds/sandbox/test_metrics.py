@@ -1,0 +1,72 @@
+"""Telemetry samples and the serial console."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from provisioner.errors import NotFound, UsageError
+
+
+def test_samples_hold_until_the_next_and_keep_what_is_not_named(box):
+    made = box.running()
+    box.controls.set_telemetry(made.id, {"gpu_utilization_percent": [0, 97.5], "cpu_percent": 3})
+    box.clock.pass_time(minutes=5)
+    box.controls.set_telemetry(made.id, {"gpu_utilization_percent": [None]})
+    box.clock.pass_time(minutes=5)
+    first, second = box.controls.telemetry(made.id)
+    assert first.signals == {"gpu_utilization_percent": [0, 97.5], "cpu_percent": 3}
+    assert second.signals == {"gpu_utilization_percent": [None], "cpu_percent": 3}
+    assert second.at - first.at == timedelta(minutes=5)
+    assert box.controls.telemetry(made.id, second.at + timedelta(minutes=1)) == [second]
+    assert box.controls.telemetry(made.id, second.at - timedelta(minutes=1)) == [first, second]
+    assert box.controls.telemetry(made.id, first.at - timedelta(minutes=1)) == [first, second]
+
+
+def test_silent_telemetry_has_no_samples(box):
+    made = box.running()
+    assert box.controls.telemetry(made.id) == []
+    box.controls.set_telemetry(made.id, {"cpu_percent": 3})
+    box.controls.clear_telemetry(made.id)
+    assert box.controls.telemetry(made.id) == []
+
+
+def test_a_console_line_is_read_with_the_machine(box):
+    made = box.running()
+    box.controls.set_telemetry(made.id, {}, console='{"decision": "busy"}')
+    assert box.see(made).console[-1] == '{"decision": "busy"}'
+    assert box.controls.telemetry(made.id) == []
+
+
+def test_the_console_shows_the_last_hundred_lines(box):
+    made = box.running()
+    for number in range(120):
+        box.controls.set_telemetry(made.id, {}, console=str(number))
+    assert box.see(made).console == tuple(str(number) for number in range(20, 120))
+
+
+@pytest.mark.parametrize(
+    "signals",
+    [
+        {"gpu_utilisation": [3]},
+        {"gpu_utilization_percent": 3},
+        {"gpu_utilization_percent": []},
+        {"gpu_utilization_percent": ["n/a"]},
+        {"cpu_percent": "3"},
+        {"cpu_percent": True},
+        {"cpu_percent": [3]},
+    ],
+    ids=repr,
+)
+def test_a_signal_that_nobody_could_read_is_refused(box, signals):
+    made = box.running()
+    with pytest.raises(UsageError):
+        box.controls.set_telemetry(made.id, {"logins": 1, **signals})
+    assert box.controls.telemetry(made.id) == []
+
+
+def test_telemetry_of_nothing_is_not_found(box):
+    for signals, console in (({"cpu_percent": 3}, None), ({}, "line")):
+        with pytest.raises(NotFound):
+            box.controls.set_telemetry("i-0ffffffffffffffff", signals, console)
