@@ -1,0 +1,192 @@
+"""Policy files: found, read, built on one another, and turned into a ``Policy``; waiver and baseline files likewise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from policies.registry import BY_ID, RULES
+from policies.rule import Level
+from policies.selection import Override, Policy, Scope
+from policies.waivers import DAYS_MAX, Waiver
+from provisioner.errors import Position
+
+if TYPE_CHECKING:
+    from provisioner.workload.tree import Node
+
+FILE_NAME = "gpuprov-policy.yaml"
+SIZE_BYTES_MAX = 2**20
+EXTENDS_MAX = 8
+"""Policy files that may build on one another: an organisation, a division, a team, a repository, and some to spare."""
+
+
+def find_policy(paths: Iterable[Path]) -> Path | None:
+    """The policy file for some paths: beside the first path or in a folder above it, not above its repository's root."""
+    for path in paths:
+        start = path.absolute()
+        for folder in (start, *start.parents) if start.is_dir() else start.parents:
+            if (folder / FILE_NAME).is_file():
+                return folder / FILE_NAME
+            if (folder / ".git").exists():
+                break
+    return None
+
+
+def find_root(paths: Iterable[Path]) -> Path:
+    """The folder that report paths are relative to: the repository of the first path, else the current folder."""
+    for path in paths:
+        start = path.absolute().resolve()
+        for folder in (start, *start.parents) if start.is_dir() else start.parents:
+            if (folder / ".git").exists():
+                return folder
+    return Path.cwd().resolve()
+
+
+def load_policy(path: Path | None, *, today: date | None = None) -> Policy:
+    """The policy of a file; the built-in levels where there is none.
+
+    Raises:
+        PolicyFileError: the file cannot be read or is wrong.
+    """
+    if path is None:
+        return Policy()
+    from policies.gate import today_utc
+
+    return _load(path, (), today or today_utc())
+
+
+def _load(path: Path, above: tuple[Path, ...], today: date) -> Policy:
+    from policies.policy_keys import POLICY_FILE, PolicyFileError, read_keys
+
+    file = shown(path)
+    content, root = read_keys(POLICY_FILE, read_text(path), file)
+    base = Policy()
+    if content["extends"] is not None:
+        where = _place(root, file, "extends")
+        parent = (path.parent / content["extends"]).resolve()
+        if parent in (*above, path.resolve()) or len(above) >= EXTENDS_MAX:
+            raise PolicyFileError(
+                f"extends: {content['extends']} builds on this file again", where=where, remedy="break the circle"
+            )
+        base = _load(parent, (*above, path.resolve()), today)
+    return _build(content["policy"] or {}, base, root, file, today)
+
+
+def _build(part: Mapping[str, Any], base: Policy, root: Node, file: str, today: date) -> Policy:
+    overrides = {**base.overrides, **_preset(part.get("preset"))}
+    for name, override in part.get("rules", {}).items():
+        overrides[name] = merged(overrides.get(name, Override()), override)
+    scopes = tuple(
+        Scope(scope["rules"], match["paths"], match["workloads"], match["environments"], match["tags"])
+        for scope in part.get("scopes", ())
+        for match in (scope["match"],)
+    )
+    waivers = tuple(
+        _waiver(waiver, root, file, f"policy.waivers[{index}]", today)
+        for index, waiver in enumerate(part.get("waivers", ()))
+    )
+    unknown = part.get("unknown")
+    return replace(
+        base,
+        overrides=overrides,
+        scopes=(*base.scopes, *scopes),
+        waivers=(*base.waivers, *waivers),
+        unknown_passes=base.unknown_passes if unknown is None else unknown == "advisory",
+        file=Position(file),
+    )
+
+
+def merged(base: Override, change: Override) -> Override:
+    """Both overrides as one; the change wins."""
+    return Override(
+        change.level if change.level is not None else base.level,
+        {**base.parameters, **change.parameters},
+        change.unknown_passes if change.unknown_passes is not None else base.unknown_passes,
+    )
+
+
+def _preset(name: str | None) -> Mapping[str, Override]:
+    """Levels of a preset: ``strict`` raises advisory rules, ``advisory`` lowers mandatory ones, ``default`` changes nothing."""
+    change = {"strict": (Level.ADVISORY, Level.MANDATORY), "advisory": (Level.MANDATORY, Level.ADVISORY)}.get(
+        name or "default"
+    )
+    if change is None:
+        return {}
+    return {rule.id: Override(level=change[1]) for rule in RULES if rule.level is change[0]}
+
+
+def load_waivers(path: Path, *, today: date) -> tuple[Waiver, ...]:
+    """The waivers of a file.
+
+    Raises:
+        PolicyFileError: the file is wrong, a waiver lasts too long, or its rule cannot be waived.
+    """
+    from policies.policy_keys import WAIVER_FILE, read_keys
+
+    file = shown(path)
+    content, root = read_keys(WAIVER_FILE, read_text(path), file)
+    return tuple(
+        _waiver(waiver, root, file, f"waivers[{index}]", today) for index, waiver in enumerate(content["waivers"])
+    )
+
+
+def _waiver(part: Mapping[str, Any], root: Node, file: str, key: str, today: date) -> Waiver:
+    from policies.policy_keys import PolicyFileError
+
+    rule, expires = part["rule"], part["expires"]
+    if not BY_ID[rule].waivable:
+        remedy = "mend what it finds; if the rule itself is wrong for you, set its level in gpuprov-policy.yaml"
+        raise PolicyFileError(
+            f"the rule {rule} cannot be waived", where=_place(root, file, f"{key}.rule"), remedy=remedy
+        )
+    days = (expires - today).days
+    if days > DAYS_MAX:
+        message = f"the waiver of {rule} ends in {days} days, more than {DAYS_MAX}"
+        remedy = f"choose a day within {DAYS_MAX} days and renew it then"
+        raise PolicyFileError(message, where=_place(root, file, f"{key}.expires"), remedy=remedy)
+    where = _place(root, file, f"{key}.rule")
+    return Waiver(rule, part["scope"], part["reason"], part["owner"], expires, part["ticket"], where)
+
+
+def _place(root: Node, file: str, key: str) -> Position:
+    from policies.facts import steps
+    from provisioner.workload.tree import mark_of
+
+    return Position(file, *(mark_of(root, steps(key)) or (1, 1)))
+
+
+def read_text(path: Path) -> str:
+    """The text of a policy, waiver or baseline file.
+
+    Raises:
+        PolicyFileError: it cannot be read, is too large, or is not UTF-8.
+    """
+    from policies.policy_keys import PolicyFileError
+
+    where = Position(shown(path))
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise PolicyFileError(
+            f"cannot read {shown(path)}: {reason}", where=where, remedy="name a file that can be read"
+        ) from None
+    if len(content) > SIZE_BYTES_MAX:
+        raise PolicyFileError(
+            f"{shown(path)} is larger than {SIZE_BYTES_MAX // 2**20} MiB", where=where, remedy="is it the right file?"
+        )
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise PolicyFileError(f"{shown(path)} is not UTF-8", where=where, remedy="save it as UTF-8") from None
+
+
+def shown(path: Path) -> str:
+    """A path as people read it: relative to the current folder where it lies below."""
+    try:
+        return path.absolute().relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return path.as_posix()

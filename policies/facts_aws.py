@@ -1,0 +1,233 @@
+"""EC2 instances, launch templates, volumes and security groups as facts.
+
+Sources: documentation of hashicorp/terraform-provider-aws and of the Pulumi AWS package for the resources named here; EC2 API
+reference for instance metadata options and block device mappings; read 2026-11.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from policies.facts import UNKNOWN, Disk, DiskFacts, FirewallFacts, Known, MachineFacts, Opening, Unknown
+from policies.json_value import Value
+from policies.resources import Places, Resource, catalog_row, child, has_gpu, is_set, read_tags, workload_path
+from provisioner.catalog.snapshot import Catalog
+from provisioner.units import GIB
+
+_ROOT_DEVICES = ("/dev/sda1", "/dev/xvda", "/dev/sda")
+_ZONE_LETTER = re.compile(r"(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)[a-z]")
+
+
+def aws_machine(
+    resource: Resource, catalog: Catalog, *, template: Resource | None = None, is_template: bool = False
+) -> MachineFacts:
+    """An EC2 instance, a spot request or a launch template; what the instance leaves open is taken from its template."""
+    holders = [resource] if template is None else [resource, template]
+
+    def read(name: str) -> Value:
+        found = [holder.child(name) for holder in holders]
+        return next(
+            (value for value in found if not value.is_absent and not value.is_unknown and value.value != []), found[0]
+        )
+
+    metadata = read("metadata_options").first()
+    tokens, endpoint = child(metadata, "http_tokens"), child(metadata, "http_endpoint")
+    hops = child(metadata, "http_put_response_hop_limit")
+    disks, places = _aws_disks(resource, template, is_template=is_template)
+    texts = {name: value for name in ("user_data", "user_data_base64") if not (value := read(name)).is_absent}
+    zone = read("availability_zone")
+    address = read("associate_public_ip_address")
+    interfaces = read("network_interface").items()
+    if address.is_absent and not isinstance(interfaces, Unknown):
+        address = next((child(item, "associate_public_ip_address") for item in interfaces), address)
+    tags = read_tags(resource, template)
+    kind = read("instance_type")
+    places |= {
+        "instance_type": kind.path,
+        "metadata_tokens": tokens.path,
+        "metadata_endpoint": endpoint.path,
+        "metadata_hop_limit": hops.path,
+        "zone": zone.path,
+        "image": read("ami").path if not read("ami").is_absent else read("image_id").path,
+        "public_ip": address.path,
+        "tags": resource.child("tags").path,
+        "workload_path": resource.child("tags").path,
+    } | {f"texts.{name}": value.path for name, value in texts.items()}
+    instance_type = kind.text()
+    instance = catalog_row(catalog, "aws", instance_type)
+    image = read("ami").text() if not read("ami").is_absent else read("image_id").text()
+    return MachineFacts(
+        name=resource.address,
+        path=resource.json.file,
+        source=resource.source,
+        tags=tags,
+        locate=resource.locate(places),
+        cloud="aws",
+        instance_type=instance_type,
+        region=_aws_region(resource, zone.text()),
+        zone=zone.text(),
+        capacity_type=_aws_capacity(resource, read),
+        instance=instance,
+        disks=disks,
+        metadata_tokens=UNKNOWN if tokens.is_absent else tokens.text(),
+        metadata_endpoint=endpoint.text(),
+        metadata_hop_limit=hops.whole(),
+        image=image,
+        public_ip=address.flag(),
+        texts={name: value.text() or "" for name, value in texts.items()},
+        sensitive_texts=resource.sensitive | (template.sensitive if template else frozenset()),
+        has_gpu=has_gpu(instance, instance_type),
+        workload_path=workload_path(tags),
+    )
+
+
+def _aws_capacity(resource: Resource, read: Callable[[str], Value]) -> Known[str]:
+    if resource.type.endswith(("spot_instance_request", "spotInstanceRequest:SpotInstanceRequest")):
+        return "spot"
+    market = child(read("instance_market_options").first(), "market_type").text()
+    if isinstance(market, Unknown):
+        return UNKNOWN if read("instance_market_options").first().is_absent is False else "on-demand"
+    return "spot" if market == "spot" else "capacity-block" if market == "capacity-block" else "on-demand"
+
+
+def _aws_region(resource: Resource, zone: Known[str | None]) -> Known[str | None]:
+    region = resource.child("region").text()
+    if isinstance(region, str):
+        return region
+    if isinstance(zone, str) and (match := _ZONE_LETTER.fullmatch(zone)):
+        return match["region"]
+    return resource.region
+
+
+def _aws_disks(
+    resource: Resource, template: Resource | None, *, is_template: bool
+) -> tuple[Known[tuple[Disk, ...]], Places]:
+    """Root and data disks. A root disk that nobody describes takes the account's default: encryption unknown."""
+    disks: list[Disk] = []
+    places: Places = {}
+    for holder in (template, resource):
+        if holder is None:
+            continue
+        mapped = holder.child("block_device_mapping").items()
+        if isinstance(mapped, Unknown):
+            return UNKNOWN, {}
+        for index, item in enumerate(mapped):
+            name = child(item, "device_name").text()
+            role = "root" if name in _ROOT_DEVICES else "data"
+            _add_disk(disks, places, child(item, "ebs").first(), role, f"mapping[{index}]")
+    root = resource.child("root_block_device").first()
+    if not is_template and not root.is_absent and not (root.is_unknown and any(disk.role == "root" for disk in disks)):
+        disks = [disk for disk in disks if disk.role != "root"]
+        _add_disk(disks, places, root, "root", "root")
+    if not any(disk.role == "root" for disk in disks):
+        disks.append(Disk(key="root", role="root", encrypted=UNKNOWN))
+    data = resource.child("ebs_block_device").items()
+    if isinstance(data, Unknown) and not is_template:
+        # The provider computes this list where the program describes no further disk: nothing more is attached.
+        data = ()
+    for index, item in enumerate(() if isinstance(data, Unknown) else data):
+        name = child(item, "device_name").text()
+        _add_disk(disks, places, item, "root" if name in _ROOT_DEVICES else "data", f"ebs[{index}]")
+    return tuple(disks), places
+
+
+def _add_disk(disks: list[Disk], places: Places, block: Value, role: str, key: str) -> None:
+    encrypted, size = child(block, "encrypted"), child(block, "volume_size").whole()
+    flag = encrypted.flag()
+    places[key] = block.path
+    places[f"{key}.encrypted"] = encrypted.path
+    disks.append(
+        Disk(
+            key=key,
+            role=role,
+            encrypted=UNKNOWN if flag is None else flag,
+            customer_key=is_set(child(block, "kms_key_id")),
+            size_bytes=size * GIB if isinstance(size, int) else size,
+        )
+    )
+
+
+def aws_volume(resource: Resource) -> DiskFacts:
+    """An EBS volume."""
+    encrypted, size = resource.child("encrypted"), resource.child("size").whole()
+    flag = encrypted.flag()
+    places: Places = {
+        "data": resource.attributes.path,
+        "data.encrypted": encrypted.path,
+        "tags": resource.child("tags").path,
+    }
+    disk = Disk(
+        key="data",
+        role="data",
+        encrypted=UNKNOWN if flag is None else flag,
+        customer_key=is_set(resource.child("kms_key_id")),
+        size_bytes=size * GIB if isinstance(size, int) else size,
+    )
+    return DiskFacts(
+        name=resource.address,
+        path=resource.json.file,
+        source=resource.source,
+        tags=read_tags(resource),
+        locate=resource.locate(places),
+        disk=disk,
+    )
+
+
+def aws_security_group(resource: Resource) -> FirewallFacts:
+    """A security group with its inline ingress rules."""
+    rules = resource.child("ingress").items()
+    return _firewall(resource, rules)
+
+
+def aws_ingress_rule(resource: Resource) -> FirewallFacts | None:
+    """A rule on its own; ``None`` for an egress rule."""
+    direction = resource.child("type")
+    if direction.value == "egress":
+        return None
+    return _firewall(resource, (resource.attributes,))
+
+
+def _firewall(resource: Resource, rules: Known[tuple[Value, ...]]) -> FirewallFacts:
+    openings: list[Opening] = []
+    places: Places = {"openings": resource.child("ingress").path}
+    known = not isinstance(rules, Unknown)
+    for index, rule in enumerate(() if isinstance(rules, Unknown) else rules):
+        if rule.is_unknown:
+            known = False
+            continue
+        _aws_openings(openings, places, rule, f"openings[{index}]")
+    return FirewallFacts(
+        name=resource.address,
+        path=resource.json.file,
+        source=resource.source,
+        tags=read_tags(resource),
+        locate=resource.locate(places),
+        openings=tuple(openings) if known else UNKNOWN,
+    )
+
+
+def _aws_openings(openings: list[Opening], places: Places, rule: Value, key: str) -> None:
+    ports = _aws_ports(rule)
+    for name in ("cidr_blocks", "ipv6_cidr_blocks", "cidr_ipv4", "cidr_ipv6"):
+        value = child(rule, name)
+        if value.is_absent:
+            continue
+        texts = value.texts() if isinstance(value.value, list) else (value.text() or "",)
+        places[f"{key}.{name}"] = value.path
+        if isinstance(texts, Unknown):
+            openings.append(Opening(key=f"{key}.{name}", cidr=UNKNOWN, ports=ports))
+            continue
+        openings.extend(Opening(key=f"{key}.{name}", cidr=text, ports=ports) for text in texts if text != "")
+
+
+def _aws_ports(rule: Value) -> Known[tuple[int, int] | None]:
+    protocol = child(rule, "protocol") if not child(rule, "protocol").is_absent else child(rule, "ip_protocol")
+    first, last = child(rule, "from_port").whole(), child(rule, "to_port").whole()
+    if protocol.value in ("-1", -1, "all"):
+        return None
+    if protocol.is_unknown or isinstance(first, Unknown) or isinstance(last, Unknown):
+        return UNKNOWN
+    if first is None or first == -1:
+        return None
+    return first, first if last is None else last

@@ -1,0 +1,212 @@
+"""Terraform documents as facts: plans (``terraform show -json PLAN``) and states (``terraform show -json``).
+
+Source: Terraform, "JSON Output Format": ``resource_changes[].change`` holds ``actions``, ``after``, ``after_unknown`` (same shape,
+``true`` where computed) and ``after_sensitive``; ``planned_values`` and ``values`` hold modules with resources. OpenTofu writes
+the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from policies.facts import UNKNOWN, Known, Source, Subject
+from policies.facts_machines import READERS
+from policies.facts_others import Project, resource_subjects
+from policies.json_source import JsonSource, PathStep
+from policies.json_value import Value
+from policies.placement import Placer
+from policies.resources import Resource
+from provisioner.errors import Position, UsageError
+
+_INDEX = re.compile(r"\[[^\]]*\]")
+_GONE = (["delete"], ["forget"], ["read"])
+"""Actions after which the resource is not, or no longer, this program's."""
+
+
+def is_terraform(document: Any) -> bool:
+    """Whether a document is a Terraform plan or state in JSON."""
+    if not isinstance(document, Mapping):
+        return False
+    return (
+        "resource_changes" in document
+        or "planned_values" in document
+        or ("format_version" in document and ("values" in document or "terraform_version" in document))
+    )
+
+
+def terraform_subjects(source: JsonSource, placer: Placer, project: Project) -> tuple[list[Subject], int]:
+    """The subjects of a Terraform document, and how many managed resources it has in all.
+
+    Raises:
+        UsageError: the document holds no resources in any of the known places, or its parts are of another kind.
+    """
+    try:
+        resources = list(_resources(source))
+        templates = {(resource.type, bare(resource.address)): resource for resource in resources}
+        subjects: list[Subject] = []
+        for resource in resources:
+            if resource.type in READERS:
+                template = _template_of(resource, templates, source.document)
+                subjects.extend(resource_subjects(resource, resource.type, placer, project, template))
+    except (TypeError, AttributeError, KeyError) as error:
+        raise UsageError(
+            f"this Terraform document has an unexpected form: {error}",
+            where=Position(source.file),
+            remedy="write it again with `terraform show -json`",
+        ) from None
+    return subjects, len(resources)
+
+
+def bare(address: str) -> str:
+    """An address without instance keys: ``module.a[0].aws_instance.b["x"]`` is ``module.a.aws_instance.b``."""
+    return _INDEX.sub("", address)
+
+
+def _resources(source: JsonSource) -> Iterator[Resource]:
+    document = source.document
+    changes = document.get("resource_changes")
+    if isinstance(changes, list):
+        for index, change in enumerate(changes):
+            yield from _changed(source, change, ("resource_changes", index))
+        return
+    for key in ("planned_values", "values"):
+        module = document.get(key)
+        if isinstance(module, Mapping) and isinstance(module.get("root_module"), Mapping):
+            yield from _module(source, module["root_module"], (key, "root_module"))
+            return
+    raise UsageError(
+        "this Terraform document holds neither resource_changes nor planned_values nor values",
+        where=Position(source.file),
+        remedy="write it with `terraform show -json PLANFILE`",
+    )
+
+
+def _changed(source: JsonSource, change: Mapping[str, Any], path: tuple[PathStep, ...]) -> Iterator[Resource]:
+    inner = change["change"]
+    if change.get("mode", "managed") != "managed" or inner["actions"] in _GONE:
+        return
+    after = merged(inner.get("after"), inner.get("after_unknown"))
+    sensitive = inner.get("after_sensitive")
+    yield _resource(source, change, Value(after, (*path, "change", "after")), sensitive)
+
+
+def _module(source: JsonSource, module: Mapping[str, Any], path: tuple[PathStep, ...]) -> Iterator[Resource]:
+    for index, resource in enumerate(module.get("resources", ())):
+        if resource.get("mode", "managed") == "managed":
+            values = Value(resource.get("values") or {}, (*path, "resources", index, "values"))
+            yield _resource(source, resource, values, resource.get("sensitive_values"))
+    for index, inner in enumerate(module.get("child_modules", ())):
+        yield from _module(source, inner, (*path, "child_modules", index))
+
+
+def _resource(source: JsonSource, entry: Mapping[str, Any], attributes: Value, sensitive: Any) -> Resource:
+    address = str(entry["address"])
+    configured = configuration_of(source.document, bare(address))
+    return Resource(
+        address=address,
+        type=str(entry["type"]),
+        attributes=attributes,
+        json=source,
+        source=Source.TERRAFORM,
+        sensitive=_sensitive_names(sensitive),
+        region=_provider_region(source.document, configured),
+        declared=frozenset(configured.get("expressions", {})) if configured is not None else None,
+    )
+
+
+def merged(value: Any, unknown: Any) -> Any:
+    """``after`` with ``UNKNOWN`` wherever ``after_unknown`` says that the value is computed."""
+    if unknown is True:
+        return UNKNOWN
+    if isinstance(unknown, Mapping):
+        base = dict(value) if isinstance(value, Mapping) else {}
+        base.update({key: merged(base.get(key), inner) for key, inner in unknown.items() if inner not in (False, None)})
+        return base
+    if isinstance(unknown, list):
+        items = list(value) if isinstance(value, list) else []
+        items += [None] * (len(unknown) - len(items))
+        return [merged(item, unknown[index] if index < len(unknown) else None) for index, item in enumerate(items)]
+    return value
+
+
+def _sensitive_names(sensitive: Any) -> frozenset[str]:
+    """Attributes that Terraform marks as sensitive, as a whole or in a part; of metadata, its keys."""
+    if not isinstance(sensitive, Mapping):
+        return frozenset()
+    names = {str(key) for key, mark in sensitive.items() if mark is True}
+    inner = sensitive.get("metadata")
+    if isinstance(inner, Mapping):
+        names |= {str(key) for key, mark in inner.items() if mark is True}
+    return frozenset(names)
+
+
+def configuration_of(document: Mapping[str, Any], address: str) -> Mapping[str, Any] | None:
+    """The configuration block of a resource; ``None`` where the document does not hold it."""
+    configuration = document.get("configuration")
+    module = configuration.get("root_module") if isinstance(configuration, Mapping) else None
+    parts = address.split(".")
+    while len(parts) > 3 and parts[0] == "module" and isinstance(module, Mapping):
+        calls = module.get("module_calls")
+        call = calls.get(parts[1]) if isinstance(calls, Mapping) else None
+        module = call.get("module") if isinstance(call, Mapping) else None
+        parts = parts[2:]
+    resources = module.get("resources") if isinstance(module, Mapping) else None
+    for resource in resources if isinstance(resources, list) else ():
+        if isinstance(resource, Mapping) and resource.get("address") == ".".join(parts):
+            return resource
+    return None
+
+
+def _provider_region(document: Mapping[str, Any], configured: Mapping[str, Any] | None) -> Known[str | None]:
+    """Region that a resource's provider is configured with; unknown where it is computed, ``None`` where nothing is said."""
+    configuration = document.get("configuration")
+    providers = configuration.get("provider_config") if isinstance(configuration, Mapping) else None
+    key = configured.get("provider_config_key") if configured is not None else None
+    provider = providers.get(key) if isinstance(providers, Mapping) and isinstance(key, str) else None
+    expressions = provider.get("expressions") if isinstance(provider, Mapping) else None
+    region = expressions.get("region") if isinstance(expressions, Mapping) else None
+    if not isinstance(region, Mapping):
+        return None
+    constant = region.get("constant_value")
+    return constant if isinstance(constant, str) else _variable(document, region)
+
+
+def _variable(document: Mapping[str, Any], expression: Mapping[str, Any]) -> str | None:
+    """The value of a root variable that an expression refers to; ``None`` where the document does not tell."""
+    references, variables = expression.get("references"), document.get("variables")
+    if not isinstance(references, list) or len(references) != 1 or not isinstance(variables, Mapping):
+        return None
+    entry = variables.get(str(references[0]).removeprefix("var."))
+    value = entry.get("value") if isinstance(entry, Mapping) else None
+    return value if isinstance(value, str) else None
+
+
+def _template_of(
+    resource: Resource, resources: Mapping[tuple[str, str], Resource], document: Mapping[str, Any]
+) -> Resource | None:
+    """The launch template of the same plan that an instance refers to."""
+    configured = configuration_of(document, bare(resource.address))
+    if resource.type != "aws_instance" or configured is None:
+        return None
+    block = configured.get("expressions", {}).get("launch_template")
+    prefix = bare(resource.address).rpartition("aws_instance.")[0]
+    for reference in _references(block):
+        name = ".".join(reference.split(".")[:2])
+        if found := resources.get(("aws_launch_template", f"{prefix}{name}")):
+            return found
+    return None
+
+
+def _references(value: Any) -> Iterator[str]:
+    """All references below a configuration expression."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _references(item)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if key == "references" and isinstance(item, list):
+                yield from (reference for reference in item if isinstance(reference, str))
+            else:
+                yield from _references(item)

@@ -1,0 +1,49 @@
+"""The contracted JSON document, ``gpuprov.check/1``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from policies.formats.report import Report, message_of, remedy_of
+from policies.gate import Finding
+
+SCHEMA = "gpuprov.check/1"
+
+
+def render(report: Report) -> str:
+    """The document with a final newline."""
+    document = {
+        "schema": SCHEMA,
+        "findings": [_finding(finding) for finding in report.findings],
+        "counts": report.verdict.counts() | {"files": len(report.files), "skipped_files": report.skipped},
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    waiver = finding.waiver
+    return {
+        "rule": finding.rule.id,
+        "result": str(finding.result),
+        "severity": str(finding.rule.severity),
+        "level": str(finding.level),
+        "path": finding.position.file,
+        "line": finding.position.line,
+        "column": finding.position.column,
+        "subject": finding.subject,
+        "message": message_of(finding),
+        "remedy": remedy_of(finding),
+        "waived": waiver is not None,
+        "waiver": None
+        if waiver is None
+        else {
+            "owner": waiver.owner,
+            "reason": waiver.reason,
+            "expires": waiver.expires.isoformat(),
+            "ticket": waiver.ticket,
+        },
+        "baseline": finding.in_baseline,
+        "fingerprint": finding.fingerprint,
+        "docs": finding.rule.docs,
+    }

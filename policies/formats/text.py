@@ -1,0 +1,82 @@
+"""The report for people: the lines of the file with a marker, why it matters, and the fix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from policies.formats.report import NO_FILE, Report, counts_line, message_of, one_line, remedy_of, state_of
+from policies.gate import Finding
+from policies.rule import Result
+from policies.secrets import redact
+
+CONTEXT_LINES = 1
+LINE_CHARACTERS_MAX = 160
+
+
+def render(report: Report) -> str:
+    """All findings, violations first, and the counts."""
+    texts: dict[str, list[str]] = {}
+    blocks = [_block(finding, texts) for finding in report.findings]
+    return "\n".join([*blocks, counts_line(report)]) + "\n"
+
+
+def _block(finding: Finding, texts: dict[str, list[str]]) -> str:
+    word = "" if finding.result is Result.FAIL else ", not known"
+    where = f"{finding.position}: " if finding.position.file != NO_FILE else f"{finding.subject}: "
+    head = f"{where}{state_of(finding)}: {finding.rule.id} ({finding.rule.severity}{word}): {message_of(finding)}"
+    lines = [head, *_excerpt(finding, texts)]
+    lines.append(f"  why: {finding.rule.rationale}")
+    if remedy := remedy_of(finding):
+        lines.append(f"  fix: {remedy}")
+    if waiver := finding.waiver:
+        lines.append(f"  waived: by {one_line(waiver.owner)} until {waiver.expires}: {one_line(waiver.reason)}")
+    lines.append(f"  more: {finding.rule.docs}")
+    return "\n".join(lines) + "\n"
+
+
+def _excerpt(finding: Finding, texts: dict[str, list[str]]) -> list[str]:
+    """The offending line between its neighbours, with a caret below it; secrets are redacted over the whole file at once."""
+    place = finding.position
+    lines = _lines(place.file, texts)
+    if not 1 <= place.line <= len(lines):
+        return []
+    first, last = max(1, place.line - CONTEXT_LINES), min(len(lines), place.line + CONTEXT_LINES)
+    width = len(str(last))
+    shown = []
+    for number in range(first, last + 1):
+        text = lines[number - 1]
+        cut = text if len(text) <= LINE_CHARACTERS_MAX else text[: LINE_CHARACTERS_MAX - 3] + "..."
+        shown.append(f"  {number:>{width}} | {cut}")
+        if number == place.line:
+            shown.append(f"  {'':>{width}} | {' ' * min(place.column - 1, len(cut))}^")
+    return shown
+
+
+def _lines(file: str, texts: dict[str, list[str]]) -> list[str]:
+    if file not in texts:
+        texts[file] = _redacted_lines(file)
+    return texts[file]
+
+
+def _redacted_lines(file: str) -> list[str]:
+    """Lines of a file without secrets, tabs as spaces; none where it cannot be read any more."""
+    try:
+        text = Path(file).read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return []
+    redacted = redact(text).split("\n")
+    if len(redacted) != text.count("\n") + 1:
+        # A redaction that spans lines (a private key) moved them: redact line by line and hide what is inside a key.
+        redacted = [redact(line) for line in text.split("\n")]
+        redacted = _without_keys(redacted, text.split("\n"))
+    return ["".join(c if c.isprintable() else " " for c in line) for line in redacted]
+
+
+def _without_keys(redacted: list[str], original: list[str]) -> list[str]:
+    inside = False
+    shown = []
+    for safe, line in zip(redacted, original, strict=True):
+        begins = "-----BEGIN " in line and "PRIVATE KEY" in line
+        shown.append("[redacted]" if inside or begins else safe)
+        inside = (inside or begins) and "-----END " not in line
+    return shown

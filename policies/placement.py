@@ -1,0 +1,240 @@
+"""Places a workload on named offers: footprints, prices and regions, each looked up once per run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from policies.facts import UNKNOWN, Candidate, Known, Unknown
+from provisioner.catalog.offers import Offer
+from provisioner.catalog.snapshot import Catalog
+from provisioner.errors import UsageError
+from provisioner.planner.decide import make_plan
+from provisioner.planner.filters import precision, runtime
+from provisioner.planner.judge import OfferFit, offer_fit
+from provisioner.planner.plan import Plan, PlannedOffer
+from provisioner.planner.request import Request, demand_for, shape_for
+from provisioner.planner.requirements import Requirements
+from provisioner.sizing.demand import Demand, ServingDemand
+from provisioner.sizing.layout import Layout
+from provisioner.sizing.layouts import feasible_layouts, layout_objections
+from provisioner.sizing.shapes import ModelShape
+from provisioner.units import format_usd
+from provisioner.workload.spec import Workload
+
+if TYPE_CHECKING:
+    from provisioner.catalog.gpus import Gpu
+    from provisioner.catalog.instances import InstanceType
+
+DEGREES_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An offer as a document names it; ``layout`` is what the document wants to run there."""
+
+    key: str
+    cloud: Known[str]
+    instance_type: Known[str]
+    region: Known[str | None] = None
+    zone: Known[str | None] = None
+    capacity_type: Known[str | None] = None
+    instances: Known[int] = 1
+    layout: Layout | None = None
+    disk_bytes: Known[int | None] = None
+
+
+@dataclass
+class Placer:
+    """Facts on offers from one catalog, remembered for the run."""
+
+    catalog: Catalog
+    planner: Callable[[Workload], Plan] | None = None
+    """Makes the plan of a spec; the planner itself where none is given (``--stack`` keeps a live placement)."""
+    _fits: dict[tuple[str, str, str, Layout | None], OfferFit] = field(default_factory=dict)
+    _plans: dict[tuple[str, str | None], Plan] = field(default_factory=dict)
+
+    def candidate(self, workload: Known[Workload], place: Place) -> Candidate:
+        """The facts on one offer; whatever depends on something unknown is unknown."""
+        cloud, name, region = place.cloud, place.instance_type, place.region
+        if isinstance(cloud, Unknown) or isinstance(name, Unknown):
+            return Candidate(
+                key=place.key,
+                cloud=cloud,
+                instance_type=name,
+                region=region,
+                zone=place.zone,
+                capacity_type=place.capacity_type,
+                instances=place.instances,
+                layout=place.layout,
+                instance=UNKNOWN,
+                gpu=UNKNOWN,
+                fit=UNKNOWN,
+                price_usd_per_hour=UNKNOWN,
+                price_as_of=UNKNOWN,
+                disk_bytes=place.disk_bytes,
+                refusals=UNKNOWN,
+                regions_offered=UNKNOWN,
+                zones_offered=UNKNOWN,
+            )
+        instance = self.catalog.instances.get((cloud, name))
+        gpu = self.catalog.gpus.get(instance.gpu_model or "") if instance is not None else None
+        offers = self._offers.get((cloud, name), ())
+        price, as_of = self._price(offers, place)
+        refusals = UNKNOWN if isinstance(workload, Unknown) else self._refusals(workload, instance, gpu)
+        fit: Known[OfferFit | None] = UNKNOWN
+        if not isinstance(workload, Unknown):
+            fit = self.fit(workload, cloud, name, place.layout) if instance is not None else None
+        return Candidate(
+            key=place.key,
+            cloud=cloud,
+            instance_type=name,
+            region=region,
+            zone=place.zone,
+            capacity_type=place.capacity_type,
+            instances=place.instances,
+            layout=place.layout,
+            instance=instance,
+            gpu=gpu,
+            fit=fit,
+            price_usd_per_hour=price,
+            price_as_of=as_of,
+            disk_bytes=_with_local_disk(place.disk_bytes, instance),
+            refusals=refusals,
+            regions_offered=frozenset(offer.region for offer in offers) if instance is not None else None,
+            zones_offered=self._zones(offers, region),
+        )
+
+    def fit(self, workload: Workload, cloud: str, name: str, layout: Layout | None) -> OfferFit:
+        """The fit of a workload on an instance type of the catalog."""
+        key = (workload.digest, cloud, name, layout)
+        if key not in self._fits:
+            self._fits[key] = offer_fit(workload, self.catalog, cloud, "", name, layout)
+        return self._fits[key]
+
+    def _refusals(self, workload: Workload, instance: InstanceType | None, gpu: Gpu | None) -> dict[str, str]:
+        """Why a GPU cannot run the workload, by planner filter."""
+        if instance is None or gpu is None:
+            return {}
+        request = Request(workload, self.shape(workload), self.demand(workload), Requirements())
+        found = {}
+        for check in (runtime, precision):
+            if refusal := check(request, instance, gpu):
+                needed = f" (needed: {refusal.needed})" if refusal.needed else ""
+                found[refusal.filter] = f"{refusal.reason}{needed}"
+        return found
+
+    def shape(self, workload: Workload) -> ModelShape:
+        """The shape of the workload's model.
+
+        Raises:
+            KeyedSpecError: the model is not known or not modelled.
+        """
+        return shape_for(workload)
+
+    def demand(self, workload: Workload) -> Demand:
+        """What sizing is asked."""
+        return demand_for(workload, self.shape(workload))
+
+    def objections(self, workload: Workload, layout: Layout) -> tuple[str, ...]:
+        """Why a model cannot be laid out in a way."""
+        return tuple(layout_objections(self.demand(workload), layout))
+
+    def degrees(self, workload: Workload) -> tuple[int, ...]:
+        """Tensor-parallel degrees that divide the model."""
+        demand = self.demand(workload)
+        if isinstance(demand, ServingDemand):
+            demand = replace(demand, tensor_parallel=None, pipeline_parallel=None)
+        layouts = feasible_layouts(demand, DEGREES_MAX)
+        return tuple(sorted({layout.tensor_parallel for layout in layouts}))
+
+    def plan(self, workload: Workload, cloud: str | None = None) -> Plan:
+        """The planner's answer, on the offers of one cloud where it is named.
+
+        Raises:
+            KeyedSpecError: the spec names a model, region, instance type or GPU that is not known.
+        """
+        key = (workload.digest, cloud)
+        if key not in self._plans:
+            self._plans[key] = make_plan(workload, self.catalog, provider=cloud)
+        return self._plans[key]
+
+    def plan_of_spec(self, workload: Workload) -> Plan:
+        """The plan that ``gpuprov plan`` gives.
+
+        Raises:
+            KeyedSpecError: the spec names a model, region, instance type or GPU that is not known.
+        """
+        return self.planner(workload) if self.planner is not None else self.plan(workload)
+
+    def suggestion(self, workload: Workload, cloud: str | None = None) -> str | None:
+        """What would hold the workload, in words; ``None`` where the planner has no answer either."""
+        clouds = workload.placement.clouds
+        try:
+            plan = self.plan(_without_pin(workload), cloud if cloud in clouds else None)
+        except UsageError:
+            return None
+        if plan.choice is None:
+            return f"smallest change: {plan.closest[0]}" if plan.closest else None
+        return f"take {describe_offer(plan.choice)}"
+
+    @cached_property
+    def _offers(self) -> dict[tuple[str, str], list[Offer]]:
+        found: dict[tuple[str, str], list[Offer]] = {}
+        for offer in self.catalog.offers():
+            found.setdefault((offer.cloud, offer.instance.name), []).append(offer)
+        return found
+
+    def regions_offered(self, cloud: str, instance_type: str) -> frozenset[str]:
+        """Regions that sell an instance type."""
+        return frozenset(offer.region for offer in self._offers.get((cloud, instance_type), ()))
+
+    @staticmethod
+    def _price(offers: Sequence[Offer], place: Place) -> tuple[Known[Decimal | None], Known[str | None]]:
+        """Catalog price of an offer, and its date; the dearest where the region is not named."""
+        if (
+            isinstance(place.region, Unknown)
+            or isinstance(place.capacity_type, Unknown)
+            or isinstance(place.zone, Unknown)
+        ):
+            return UNKNOWN, UNKNOWN
+        capacity = place.capacity_type or "on-demand"
+        rows = [offer for offer in offers if offer.capacity_type == capacity and place.region in (None, offer.region)]
+        exact = [offer for offer in rows if offer.zone == place.zone] or rows
+        priced = [offer for offer in exact if offer.price_usd_per_hour is not None]
+        if not priced:
+            return None, None
+        dearest = max(priced, key=lambda offer: offer.price_usd_per_hour or Decimal(0))
+        return dearest.price_usd_per_hour, dearest.price_as_of
+
+    @staticmethod
+    def _zones(offers: Sequence[Offer], region: Known[str | None]) -> Known[frozenset[str] | None]:
+        if isinstance(region, Unknown):
+            return UNKNOWN
+        zones = {offer.zone for offer in offers if offer.region == region}
+        return None if None in zones or not zones else frozenset(zone for zone in zones if zone is not None)
+
+
+def _with_local_disk(disk_bytes: Known[int | None], instance: InstanceType | None) -> Known[int | None]:
+    """Disks together with the local ones that come with the instance type."""
+    if not isinstance(disk_bytes, int) or instance is None or instance.local_ssd_kind != "bundled":
+        return disk_bytes
+    return disk_bytes + (instance.local_ssd_bytes or 0)
+
+
+def _without_pin(workload: Workload) -> Workload:
+    """The workload without the instance types and GPUs that someone named."""
+    document = workload.to_document()
+    for key in ("instance_types", "gpus", "max_gpus"):
+        document.get("placement", {}).pop(key, None)
+    return Workload.from_document(document)
+
+
+def describe_offer(offer: PlannedOffer) -> str:
+    """An offer for people: type, GPU, place and price."""
+    price = f" at {format_usd(offer.price_usd_per_hour, 4)}/h" if offer.price_usd_per_hour is not None else ""
+    count = f"{offer.instances} x " if offer.instances > 1 else ""
+    return f"{count}{offer.instance_type} ({offer.gpus_per_instance:g} x {offer.gpu}) in {offer.region}{price}"

@@ -1,0 +1,169 @@
+"""Hardware rules: the GPU can run what is asked of it, whatever its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from policies.facts import UNKNOWN, Candidate, MachineFacts, PlacementFacts, Unknown
+from policies.rule import Outcome, Rule, Setting, Severity, failed, passed, unknown
+from policies.rules.sizing import candidates_of
+from provisioner.vocabulary import Attention, Engine
+
+FLASH_CAPABILITY = (8, 0)
+"""First compute capability with FlashAttention-2. Source: README of Dao-AILab/flash-attention, "Ampere, Ada, or Hopper"."""
+ENGINE_CAPABILITY = {Engine.VLLM: (7, 0), Engine.SGLANG: (7, 5), Engine.TENSORRT_LLM: (8, 0)}
+"""Least compute capability per engine. Sources: vLLM installation page; SGLang installation page ("sm75 and above");
+TensorRT-LLM support matrix (Ampere and newer since 0.17). Read 2026-11."""
+
+
+def gpu_runtime(facts: PlacementFacts, setting: Setting) -> Iterator[Outcome]:
+    """The device has a runtime that the workload's software is built for."""
+    del setting
+    yield from _refused(facts, "runtime", "take an NVIDIA GPU, or an engine with a build for this device")
+
+
+def gpu_formats(facts: PlacementFacts, setting: Setting) -> Iterator[Outcome]:
+    """The GPU has units for the number formats that the workload computes in."""
+    del setting
+    yield from _refused(
+        facts, "precision", "take a newer GPU, or a number format that this one has (fp16, int8, int4-awq)"
+    )
+
+
+def _refused(facts: PlacementFacts, name: str, remedy: str) -> Iterator[Outcome]:
+    candidates, outcome = candidates_of(facts)
+    if outcome is not None:
+        yield outcome
+    for candidate in candidates:
+        if isinstance(candidate.refusals, Unknown):
+            message = f"whether {candidate.label} can run {facts.name} is not known yet"
+            yield unknown(candidate.key, message, "write its type as a constant", identity=candidate.label)
+        elif reason := candidate.refusals.get(name):
+            message = f"{candidate.label} cannot run {facts.name}: {reason}"
+            yield failed(candidate.key, message, facts.suggest() or remedy, identity=candidate.label)
+        else:
+            yield passed(candidate.key)
+
+
+def _capability(candidate: Candidate) -> tuple[int, int] | Unknown | None:
+    if isinstance(candidate.gpu, Unknown):
+        return UNKNOWN
+    return candidate.gpu.compute_capability if candidate.gpu is not None else None
+
+
+def flash_attention(facts: PlacementFacts, setting: Setting) -> Iterator[Outcome]:
+    """A training that asks for FlashAttention runs on a GPU that has it."""
+    del setting
+    if isinstance(facts.workload, Unknown):
+        yield unknown("training.attention", f"the attention of {facts.name} is not known yet", "write it as a constant")
+        return
+    if facts.workload.training is None or facts.workload.training.attention is not Attention.FLASH:
+        return
+    yield from _capable(facts, FLASH_CAPABILITY, "FlashAttention", "write attention: sdpa")
+
+
+def engine_capability(facts: PlacementFacts, setting: Setting) -> Iterator[Outcome]:
+    """The engine still supports the GPU's generation."""
+    del setting
+    if isinstance(facts.workload, Unknown):
+        yield unknown("inference.engine", f"the engine of {facts.name} is not known yet", "write it as a constant")
+        return
+    inference = facts.workload.inference
+    if inference is None:
+        return
+    engine = inference.engine.name if inference.engine is not None else Engine.VLLM
+    least = ENGINE_CAPABILITY.get(engine)
+    if least is not None:
+        yield from _capable(facts, least, str(engine), "take a newer GPU, or llama.cpp, which supports old ones")
+
+
+def _capable(facts: PlacementFacts, least: tuple[int, int], what: str, remedy: str) -> Iterator[Outcome]:
+    candidates, outcome = candidates_of(facts)
+    if outcome is not None:
+        yield outcome
+    for candidate in candidates:
+        have = _capability(candidate)
+        if isinstance(have, Unknown):
+            yield unknown(
+                candidate.key,
+                f"whether {candidate.label} has {what} is not known yet",
+                remedy,
+                identity=candidate.label,
+            )
+        elif have is None:
+            continue
+        elif have >= least:
+            yield passed(candidate.key)
+        else:
+            message = (
+                f"{what} needs compute capability {least[0]}.{least[1]}; {candidate.label} has {have[0]}.{have[1]}"
+            )
+            yield failed(candidate.key, message, remedy, identity=candidate.label)
+
+
+def host_maintenance(facts: MachineFacts, setting: Setting) -> Iterator[Outcome]:
+    """A Google Cloud machine with a GPU ends for host maintenance: it cannot be moved."""
+    del setting
+    key = "on_host_maintenance"
+    remedy = 'set scheduling { on_host_maintenance = "TERMINATE" }'
+    if facts.cloud != "gcp" or facts.has_gpu is False:
+        return
+    if facts.on_host_maintenance == "TERMINATE":
+        yield passed(key)
+    elif isinstance(facts.on_host_maintenance, Unknown) or isinstance(facts.has_gpu, Unknown):
+        yield unknown(key, f"what {facts.name} does for host maintenance is not known yet", remedy)
+    else:
+        stated = facts.on_host_maintenance or "the default, MIGRATE"
+        yield failed(
+            key, f"{facts.name} has a GPU and cannot be moved, but asks for {stated}: its creation fails", remedy
+        )
+
+
+RULES = (
+    Rule(
+        "gpu-runtime",
+        "hardware",
+        "The device has the runtime that the workload needs",
+        "Neuron, TPU and Gaudi devices, and GPUs without CUDA or ROCm support, run other software than what was asked for.",
+        Severity.HIGH,
+        (PlacementFacts,),
+        gpu_runtime,
+        waivable=False,
+    ),
+    Rule(
+        "gpu-formats",
+        "hardware",
+        "The GPU has the number formats that are asked for",
+        "bf16 below compute capability 8.0 and FP8 experts below 8.9 fall back to more memory, or do not start.",
+        Severity.HIGH,
+        (PlacementFacts,),
+        gpu_formats,
+    ),
+    Rule(
+        "flash-attention",
+        "hardware",
+        "FlashAttention runs on the GPU",
+        "FlashAttention needs Ampere or newer; elsewhere the training stops at its first step.",
+        Severity.MEDIUM,
+        (PlacementFacts,),
+        flash_attention,
+    ),
+    Rule(
+        "engine-capability",
+        "hardware",
+        "The engine supports the GPU's generation",
+        "Engines drop old GPU generations; they then refuse to start on a machine that bills.",
+        Severity.HIGH,
+        (PlacementFacts,),
+        engine_capability,
+    ),
+    Rule(
+        "host-maintenance",
+        "hardware",
+        "GPU machines end for host maintenance",
+        "Google Cloud cannot live-migrate a GPU and refuses the machine only when it is made.",
+        Severity.MEDIUM,
+        (MachineFacts,),
+        host_maintenance,
+    ),
+)

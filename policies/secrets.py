@@ -1,0 +1,171 @@
+"""Secrets in plain text: how they are recognised, and how they are kept out of every report.
+
+Two signs count: a value with the shape of a known credential, and a plain value under a name that promises a secret. Shapes
+are the published prefixes of their issuers. Source: docs of GitHub secret scanning partner patterns, Hugging Face access
+tokens, AWS IAM identifiers ("Understanding unique ID prefixes"), Google API keys, Slack tokens; read 2026-11.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+REDACTED = "[redacted]"
+
+_SHAPES: tuple[tuple[str, str], ...] = (
+    (
+        "a private key",
+        r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:[\s\S]*?-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----)?",
+    ),
+    ("a Hugging Face token", r"\bhf_[A-Za-z0-9]{10,}|\bapi_org_[A-Za-z0-9]{16,}"),
+    ("an AWS access key id", r"\b(?:AKIA|ASIA)[A-Z0-9]{12,20}\b"),
+    ("a GitHub token", r"\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}"),
+    ("a GitLab token", r"\bgl(?:pat|dt|rt|cbt|ptt|ft|soat)-[A-Za-z0-9_-]{16,}"),
+    ("a Google API key", r"\bAIza[A-Za-z0-9_-]{30,}"),
+    ("a Google OAuth secret", r"\bGOCSPX-[A-Za-z0-9_-]{20,}|\bya29\.[A-Za-z0-9_-]{20,}"),
+    ("a Slack token", r"\bxox[abposr]-[A-Za-z0-9-]{10,}|https://hooks\.slack\.com/services/[A-Za-z0-9/]{20,}"),
+    ("an OpenAI or Anthropic key", r"\bsk-(?:ant-|proj-|svcacct-)?[A-Za-z0-9_-]{20,}"),
+    ("a Stripe key", r"\b[rs]k_live_[A-Za-z0-9]{16,}"),
+    ("an NVIDIA API key", r"\bnvapi-[A-Za-z0-9_-]{20,}"),
+    ("a package registry token", r"\bpypi-AgE[A-Za-z0-9_-]{20,}|\bnpm_[A-Za-z0-9]{30,}|\bdckr_pat_[A-Za-z0-9_-]{20,}"),
+    ("a Pulumi token", r"\bpul-[0-9a-f]{40}\b"),
+    ("a Weights & Biases key", r"\bwandb_v1_[A-Za-z0-9_-]{20,}"),
+    ("a JSON web token", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    ("a password in a URL", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"']{0,100}:(?!\$|<|\*)[^\s/@\"']{3,200}@"),
+)
+_SHAPE = re.compile("|".join(f"(?P<s{index}>{pattern})" for index, (_, pattern) in enumerate(_SHAPES)))
+
+_SECRET_WORDS = frozenset(
+    {"TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "PWD", "APIKEY", "CREDENTIAL", "CREDENTIALS"}
+)
+_SECRET_PAIRS = frozenset(
+    {
+        ("API", "KEY"),
+        ("ACCESS", "KEY"),
+        ("PRIVATE", "KEY"),
+        ("SECRET", "KEY"),
+        ("AUTH", "KEY"),
+        ("ACCOUNT", "KEY"),
+        ("ENCRYPTION", "KEY"),
+        ("SIGNING", "KEY"),
+    }
+)
+_HARMLESS_ENDS = frozenset(
+    {
+        "FILE",
+        "PATH",
+        "DIR",
+        "URL",
+        "URI",
+        "ENDPOINT",
+        "ARN",
+        "NAME",
+        "ID",
+        "LIMIT",
+        "LENGTH",
+        "LEN",
+        "COUNT",
+        "TYPE",
+        "TTL",
+        "SECONDS",
+        "EXPIRY",
+        "VERSION",
+    }
+)
+"""Last words that turn the name into one about a secret: ``TOKEN_FILE``."""
+_MODEL_WORDS = frozenset({"EOS", "BOS", "PAD", "UNK", "MASK", "STOP", "FIRST", "MAX", "NUM", "PER"})
+"""Words beside which a token is a model's: ``EOS_TOKEN``, ``time_to_first_token``."""
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_HARMLESS_VALUE = re.compile(
+    r"|true|false|none|null|auto|yes|no|on|off|required|optional|[-+]?\d[\d.,_]{0,6}\s?[a-z%/]{0,3}|\$.*|\{\{.*|<[^>]*>|x+|\*+|\[redacted\]",
+    re.IGNORECASE,
+)
+_VALUE_CHARACTERS_MIN = 6
+_ASSIGNMENT = re.compile(
+    r"""(?P<name>[A-Za-z_][A-Za-z0-9_.-]{2,60})["']?\s*(?:=|:)\s*(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s"',;}\]]+)"""
+)
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]{16,}={0,2}\s*")
+_UNPACKED_BYTES_MAX = 2**20
+"""Cloud-init limits user-data to 16 KiB (EC2) and 256 KiB (GCE metadata values); beyond that it is no user-data."""
+
+
+def find_shape(text: str) -> str | None:
+    """What kind of credential the text holds (``a Hugging Face token``), or ``None``."""
+    match = _SHAPE.search(text)
+    return _SHAPES[int(str(match.lastgroup)[1:])][0] if match else None
+
+
+def names_a_secret(name: str) -> bool:
+    """Whether a variable of this name promises to hold a secret: ``HF_TOKEN`` does, ``MAX_TOKENS`` and ``TOKEN_FILE`` do not."""
+    words = tuple(word.upper() for word in _WORD.findall(name))
+    if not words or words[-1] in _HARMLESS_ENDS or _MODEL_WORDS.intersection(words):
+        return False
+    return any(word in _SECRET_WORDS for word in words) or any(pair in _SECRET_PAIRS for pair in pairwise(words))
+
+
+def is_plain_value(value: str) -> bool:
+    """Whether a value could be a secret at all: not a reference, a flag, a number or a placeholder."""
+    return len(value) >= _VALUE_CHARACTERS_MIN and not _HARMLESS_VALUE.fullmatch(value.strip())
+
+
+def describe(name: str, value: str) -> str | None:
+    """Why a named value is a secret in plain text, without the value; ``None`` where it is none."""
+    if shape := find_shape(value):
+        return shape
+    if names_a_secret(name) and is_plain_value(value):
+        return "a plain value under a secret's name"
+    return None
+
+
+def describe_text(text: str) -> str | None:
+    """Why a script or a metadata value holds a secret, also where it is packed in base64 or gzip; ``None`` where it holds none."""
+    for form in unpacked(text):
+        if shape := find_shape(form):
+            return shape
+        for name, value in assignments(form):
+            if names_a_secret(name) and is_plain_value(value):
+                return f"a plain value for {name}"
+    return None
+
+
+def assignments(text: str) -> Iterator[tuple[str, str]]:
+    """Names and values that a script, YAML or JSON text sets."""
+    for match in _ASSIGNMENT.finditer(text):
+        yield match["name"], match["value"].strip("\"'")
+
+
+def unpacked(text: str) -> Iterator[str]:
+    """The text, and what it holds in base64 and gzip."""
+    yield text
+    if not _BASE64.fullmatch(text):
+        return
+    try:
+        data = base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError):
+        return
+    if data.startswith(b"\x1f\x8b"):
+        try:
+            data = zlib.decompressobj(wbits=31).decompress(data, _UNPACKED_BYTES_MAX)
+        except zlib.error:
+            return
+    yield data.decode("utf-8", errors="replace")
+
+
+def redact(text: str, values: Iterable[str] = ()) -> str:
+    """The text without anything that looks like a secret, and without the given values."""
+    for value in sorted(set(values), key=len, reverse=True):
+        if value:
+            text = text.replace(value, REDACTED)
+    text = _SHAPE.sub(REDACTED, text)
+    return _ASSIGNMENT.sub(_redact_assignment, text)
+
+
+def _redact_assignment(match: re.Match[str]) -> str:
+    name, value = match["name"], match["value"]
+    if not names_a_secret(name) or not is_plain_value(value.strip("\"'")):
+        return match[0]
+    return match[0].replace(value, REDACTED)
