@@ -93,9 +93,9 @@ def unknown_key(top: type[BaseModel], path: Path) -> Fault:
         return Fault(path, f"{message}: merge keys are YAML 1.1", "write the keys out", at_key=True)
     near = nearest(key, siblings)
     elsewhere = [dotted(place) for place in all_keys(top) if place[-1] == key][:PLACES_MAX]
-    belongs = f"{key} belongs at {' or '.join(elsewhere)}" if elsewhere else ""
+    belongs = f"it belongs at {' or '.join(elsewhere)}" if elsewhere else ""
     if near:
-        remedy = f"did you mean {near}?" + (f" ({belongs})" if belongs else "")
+        remedy = f"did you mean {near}?" + (f" Or else {belongs}" if belongs else "")
     elif belongs:
         remedy = belongs
     else:

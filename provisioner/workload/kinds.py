@@ -46,9 +46,9 @@ def surprise(scalar: Scalar) -> str:
     if not scalar.plain:
         return ""
     if scalar.text.lower() in _YAML11_BOOLEANS:
-        return " (a true or false of YAML 1.1; this file is YAML 1.2, where it is a word)"
+        return " (true or false in YAML 1.1; this file is YAML 1.2, where it is a word)"
     if re.fullmatch(_YAML11_NUMBER, scalar.text):
-        return " (a number of YAML 1.1; this file is YAML 1.2)"
+        return " (a number in YAML 1.1; this file is YAML 1.2)"
     return ""
 
 
@@ -61,7 +61,7 @@ def as_scalar(node: Node, wanted: str, remedy: str) -> Scalar:
     if not isinstance(node, Scalar):
         raise Misfit(f"{wanted} is wanted here, not {show(node)}", remedy)
     if node.value is None:
-        raise Misfit(f"has no value; {wanted} is wanted", f"{remedy}, or remove the key")
+        raise Misfit(f"no value; {wanted} is wanted", f"{remedy}, or remove the key")
     return node
 
 
@@ -106,18 +106,21 @@ class Kind:
 
 
 class Text(Kind):
-    """A text that matches a pattern. ``what`` names it, ``example`` shows one.
+    """A text that matches a pattern. ``what`` names it, ``example`` shows one, ``rule`` says what the pattern says.
 
     ``portable`` says that the pattern means the same in the regular expressions of editors (ECMA 262).
     """
 
-    __slots__ = ("example", "length_max", "pattern", "portable", "what")
+    __slots__ = ("example", "length_max", "pattern", "portable", "rule", "what")
 
-    def __init__(self, what: str, example: str, pattern: str, length_max: int = 256, *, portable: bool = True) -> None:
+    def __init__(
+        self, what: str, example: str, pattern: str, length_max: int = 256, *, rule: str = "", portable: bool = True
+    ) -> None:
         self.what = what
         self.example = example
         self.pattern = pattern
         self.length_max = length_max
+        self.rule = rule
         self.portable = portable
 
     def read(self, node: Node) -> str:
@@ -129,7 +132,8 @@ class Text(Kind):
         if len(scalar.value) > self.length_max:
             raise Misfit(f"{show(scalar)} has {len(scalar.value)} characters", f"use at most {self.length_max}")
         if not re.fullmatch(self.pattern, scalar.value):
-            raise Misfit(f"{show(scalar)} is not {self.what}{surprise(scalar)}", remedy)
+            rule = f": {self.rule}" if self.rule else ""
+            raise Misfit(f"{show(scalar)} is not {self.what}{rule}{surprise(scalar)}", remedy)
         return scalar.value
 
     def schema(self) -> dict[str, Any]:
@@ -159,8 +163,8 @@ class Words(Kind):
         if isinstance(scalar.value, str) and scalar.value in self.words:
             return self.enum(scalar.value) if self.enum else scalar.value
         raise Misfit(
-            f"{show(scalar)} is not one of its words{surprise(scalar)}",
-            suggest(scalar.text, self.words, f"write one of {choices}"),
+            f"{show(scalar)} is none of {choices}{surprise(scalar)}",
+            suggest(scalar.text, self.words, "write one of these words"),
         )
 
     def write(self, value: Any) -> str:
@@ -187,8 +191,9 @@ class Whole(Kind):
         scalar = as_scalar(node, "a whole number", remedy)
         number = scalar.value
         if isinstance(number, bool) or not isinstance(number, int):
-            hint = f": {scalar.text} without quotes" if not scalar.plain and scalar.text.isdigit() else ""
-            raise Misfit(f"{show(scalar)} is no whole number{surprise(scalar)}", remedy + hint)
+            is_quoted = not scalar.plain and re.fullmatch(r"[0-9]+", scalar.text)
+            hint = f"write {scalar.text} without quotes" if is_quoted else remedy
+            raise Misfit(f"{show(scalar)} is no whole number{surprise(scalar)}", hint)
         if re.fullmatch(r"[-+]?0\d+", scalar.text):
             raise Misfit(
                 f"{show(scalar)} starts with 0, which YAML 1.1 reads as octal and YAML 1.2 does not", f"write {number}"

@@ -14,33 +14,41 @@ from provisioner.workload.quantities import EngineName
 from provisioner.workload.tree import Branch, Items, Node, Path, Scalar, show, whole
 
 NAME = Text(
-    "a name of small letters, digits and hyphens, starting with a letter",
+    "a name",
     "llama-70b-chat",
     r"[a-z](?:[a-z0-9-]{0,39}[a-z0-9])?",
     41,
+    rule="small letters, digits and hyphens, a letter first, no hyphen last",
 )
 MODEL_ID = Text("a model id", "meta-llama/Llama-3.1-8B-Instruct", r"[!-~](?:[ -~]*[!-~])?", 200)
 PLAIN_NAME = Text("a name without spaces", "g6.xlarge", r"[!-~]+", 256)
 GPU_NAME = Text("the name of a GPU", "L4", r"[A-Za-z0-9](?:[A-Za-z0-9 ._/-]*[A-Za-z0-9])?", 80)
 REGION = Text("the name of a region", "us-east-1", r"[a-z][a-z0-9-]*[a-z0-9]", 40)
 SOURCE = Text(
-    "an address that starts with hf://, s3:// or gs://",
-    "hf://meta-llama/Llama-3.1-8B-Instruct@main or s3://bucket/path",
+    "an address",
+    "s3://bucket/path or hf://meta-llama/Llama-3.1-8B-Instruct@main",
     r"(?:hf|s3|gs)://[A-Za-z0-9][!-~]*",
     1024,
+    rule="it starts with hf://, s3:// or gs://",
 )
 IMAGE = Text("a container image", "ghcr.io/team/serve@sha256:...", r"[a-z0-9][A-Za-z0-9./:@_-]*", 512)
 ARGUMENT = Text("one argument of a command", "--port=8000", r"(?s:[^\x00]*)", 32_768, portable=False)
 VARIABLE = Text("the name of an environment variable", "HF_HOME", r"[A-Za-z_][A-Za-z0-9_]*", 256)
 TAG_KEY = Text(
-    "a tag key of letters, digits and _ . : / = + - @ that does not start with gpuprov: or aws:",
+    "a tag key",
     "team",
     r"(?!(?i:gpuprov:|aws:))[\w .:/=+@-]+",
     128,
+    rule="letters, digits, spaces and _ . : / = + - @, not starting with gpuprov: or aws:",
     portable=False,
 )
 TAG_VALUE = Text(
-    "a tag value of letters, digits, spaces and _ . : / = + - @", "search", r"[\w .:/=+@-]*", 256, portable=False
+    "a tag value",
+    "search",
+    r"[\w .:/=+@-]*",
+    256,
+    rule="letters, digits, spaces and _ . : / = + - @",
+    portable=False,
 )
 ENGINE = EngineName()
 
@@ -97,8 +105,8 @@ class WeightsWord(Kind):
         if kind in GGUF_TYPES:
             return f"gguf-{kind}"
         near = nearest(kind, GGUF_TYPES)
-        ahead = f"did you mean gguf-{near}? " if near else ""
-        raise Misfit(f"{show(scalar)} names no GGUF type", f"{ahead}The types are {', '.join(GGUF_TYPES)}")
+        remedy = f"did you mean gguf-{near}?" if near else f"write gguf- and one of {', '.join(GGUF_TYPES)}"
+        raise Misfit(f"{show(scalar)} names no GGUF type", remedy)
 
     def schema(self) -> dict[str, Any]:
         """A string with the formats; editors get GGUF types in capitals."""

@@ -78,7 +78,7 @@ def _quantity_text(node: Node, what: str, remedy: str) -> str:
     scalar = as_scalar(node, what, remedy)
     is_number = isinstance(scalar.value, (int, float)) and not isinstance(scalar.value, bool)
     if is_number or re.fullmatch(r"\d+(?:\.\d+)?", scalar.text):
-        raise Misfit(f"{show(scalar)} has no unit; {what} is wanted", remedy)
+        raise Misfit(f"{show(scalar)} has no unit", remedy)
     if not isinstance(scalar.value, str) or len(scalar.value) > TEXT_CHARACTERS_MAX or not scalar.value.isascii():
         raise Misfit(f"{show(scalar)} is not {what}", remedy)
     return scalar.value
@@ -109,7 +109,7 @@ class Quantity(Kind):
 
     def read(self, node: Node) -> Any:
         """The quantity."""
-        remedy = f"write a number with a unit, such as {', '.join(self.examples[:-1])} or {self.examples[-1]}"
+        remedy = f"write {self.what} such as {', '.join(self.examples[:-1])} or {self.examples[-1]}"
         text = _quantity_text(node, self.what, remedy)
         try:
             quantity = self.parse(text)
@@ -184,7 +184,7 @@ class MoneyPer(Kind):
 
     def read(self, node: Node) -> Money:
         """The amount, above 0."""
-        remedy = f"write an amount with its unit, such as {' or '.join(self.examples)}"
+        remedy = f"write an amount of money such as {' or '.join(self.examples)}"
         text = _quantity_text(node, "an amount of money in USD", remedy)
         try:
             money = parse_money(text)
@@ -320,7 +320,7 @@ class Work(Kind):
             raise Misfit(f"{show(node)} is not an amount of work{hint}", remedy)
         number, suffix, unit = match.groups()
         if unit is None:
-            raise Misfit(f"{show(node)} has no unit; an amount of work is wanted", remedy)
+            raise Misfit(f"{show(node)} has no unit", remedy)
         if unit not in WORK_UNITS:
             raise Misfit(f"{show(node)} counts {unit}", suggest(unit, WORK_UNITS, remedy))
         amount = Decimal(number) * parse_count(f"1{suffix}")

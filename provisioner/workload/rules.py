@@ -30,9 +30,9 @@ def task_faults(root: Node) -> list[Fault]:
         covered = any(fault.path == path[: len(fault.path)] for fault in faults)
         if task in tasks or covered or node_at(root, path) is None:
             continue
-        goes_with = " and ".join(tasks)
+        goes_with = " and ".join([", ".join(tasks[:-1]), tasks[-1]] if len(tasks) > 1 else tasks)
         instead = "training" if task.is_training else "inference"
-        remedy = f"write {instead}:, or another task" if len(path) == 1 else "remove it, or write another task"
+        remedy = f"write {instead}: instead, or another task" if len(path) == 1 else "remove it, or write another task"
         faults.append(
             Fault(path, f"{dotted(path)} does not go with task {task}: it goes with {goes_with}", remedy, at_key=True)
         )

@@ -123,7 +123,7 @@ class _Builder:
     def _tagless(self, event: Any, mark: Mark) -> None:
         if event.tag is not None:
             raise YamlFault(
-                f"the tag {show(event.tag)} is not allowed",
+                f"the tag {show(event.tag.replace('tag:yaml.org,2002:', '!!'))} is not allowed",
                 "remove it; put a text that looks like a number in quotes",
                 mark,
             )
