@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ from typing import Any
 
 from provisioner import errors
 from provisioner.errors import GpuprovError
+
+MARKS_VARIABLE = "GPUPROV_MARKS"
+"""Set to ``1`` by ``deploy`` in the engine's environment: a user of the stock CLI has no use for marks."""
 
 _MARK = re.compile(r"\s*\[gpuprov:(?P<kind>[a-z]+(?:-[a-z]+)*)(?::(?P<payload>(?:[A-Za-z0-9_=-]|\[secret\])*))?\]")
 # The engine writes [secret] over whatever equals a secret value, by chance also inside a payload.
@@ -55,6 +59,11 @@ class Failure:
 
     error: GpuprovError
     attempts: tuple[Attempt, ...] = ()
+
+
+def wants_marks() -> bool:
+    """Whether the process that started the engine reads marks."""
+    return os.environ.get(MARKS_VARIABLE) == "1"
 
 
 def encode(error: GpuprovError, attempts: Iterable[Attempt] = ()) -> str:

@@ -10,6 +10,9 @@ from pathlib import Path
 import click
 
 from provisioner.errors import UsageError
+from provisioner.home import default_home
+
+__all__ = ["PROVIDERS", "Settings", "current", "default_cloud", "default_home", "say", "warn"]
 
 PROVIDERS = ("sandbox", "aws", "gcp")
 
@@ -26,14 +29,6 @@ class Settings:
     def use_color(self) -> bool:
         """Colours only on a terminal that wants them."""
         return self.color and not os.environ.get("NO_COLOR") and sys.stderr.isatty()
-
-
-def default_home() -> Path:
-    """The platform's user data folder for gpuprov (``GPUPROV_HOME`` and ``--home`` come before it)."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "gpuprov"
-    base = os.environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "gpuprov"
 
 
 def default_cloud() -> str:

@@ -1,0 +1,240 @@
+"""Data disks: bound late, found by tag, grown in place, never deleted with a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from provisioner import tags
+from provisioner.clouds.cloud import Cloud, Instance, Placement, Volume, VolumeRequest
+from provisioner.errors import Ambiguous, CloudError, GpuprovError, Rejected, TimedOut, TokenMismatch, TokenSpent
+from provisioner.units import format_gib
+from provisioner.vocabulary import CapacityType
+from stacks.provider import journal
+from stacks.provider.identity import Slot, object_tags
+from stacks.provider.inputs import InstanceInputs, WantedVolume
+from stacks.provider.journal import Note, Stage
+from stacks.provider.lifeline import Lifeline
+from stacks.provider.machine import VISIBILITY, regions
+
+KIND = "volume"
+_ROUNDS_MAX = 8
+_POLL_S = 0.2
+_DETACH_MAX = timedelta(minutes=5)
+"""Longest wait for the cloud to let go of a disk whose machine has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """Where a disk can be attached."""
+
+    cloud: str
+    region: str
+    zone: str
+
+    def narrow(self, offers: Iterable[Placement]) -> tuple[Placement, ...]:
+        """The offers that can be had in this zone, with the zone put in where they name none."""
+        return tuple(
+            replace(offer, zone=self.zone)
+            for offer in offers
+            if (offer.cloud, offer.region) == (self.cloud, self.region) and offer.zone in (None, self.zone)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Disks:
+    """Data disks of one stack on one cloud."""
+
+    cloud: Cloud
+    lifeline: Lifeline
+    home: Path
+
+    def find(self, slot: Slot, placements: Sequence[Placement]) -> Volume | None:
+        """The disk of a slot in the regions of the placements; the oldest, should there be several."""
+        found = self.cloud.find_volumes(slot.tags, regions(placements))
+        return found[0] if found else None
+
+    def bound_zone(self, slots: Iterable[Slot], placements: Sequence[Placement]) -> Zone | None:
+        """The zone that the disks of some slots are in; ``None`` where no disk exists yet.
+
+        Raises:
+            Rejected: they are in two zones, so no machine can have both.
+        """
+        found = [disk for slot in slots if (disk := self._find_settled(slot, placements)) is not None]
+        zones = list(dict.fromkeys(Zone(disk.cloud, disk.region, disk.zone) for disk in found))
+        if len(zones) > 1:
+            places = ", ".join(f"{disk.name} ({disk.id}) in {disk.zone}" for disk in found)
+            raise Rejected(f"the data disks are in several zones: {places}", remedy=move_steps("them", zones[0].zone))
+        return zones[0] if zones else None
+
+    def ensure(self, owner: Slot, inputs: InstanceInputs, wanted: WantedVolume, instance: Instance) -> Volume:
+        """The disk, made or found in the machine's zone, large enough and attached.
+
+        Raises:
+            Rejected: the disk is in another zone, is larger than wanted, or the machine is in none.
+            GpuprovError: the cloud refused.
+        """
+        slot = Slot(owner.stack_id, owner.stack, wanted.name)
+        place = instance.placement
+        disk = self.find(slot, [place, *inputs.offers]) or self._make(slot, inputs, wanted, place)
+        if (disk.region, disk.zone) != (place.region, place.zone):
+            raise Rejected(
+                f"data disk {disk.name} ({disk.id}) is in {disk.zone}, the machine in {place.zone}",
+                remedy=move_steps(disk.id, str(place.zone)),
+            )
+        if disk.size_bytes < wanted.size_bytes:
+            disk = self.cloud.grow_volume(place, disk.id, wanted.size_bytes)
+        if disk.attached_to != instance.id:
+            self.cloud.attach_volume(place, instance.id, disk.id)
+        return disk
+
+    def delete(self, slot: Slot, placements: Sequence[Placement], known: tuple[Placement, str] | None) -> None:
+        """Delete the disk of a slot, one whose creation was cut off included; none is fine.
+
+        Args:
+            slot: whose disk.
+            placements: one of each region in which it may be.
+            known: placement and id of the disk, where the state knows it.
+
+        Raises:
+            CloudError: it is attached to a machine.
+            GpuprovError: the cloud refused; the disk still bills.
+        """
+        path = journal.slot_path(self.home, slot.stack_id, KIND, slot.resource)
+        with journal.hold(path, self.lifeline) as calls:
+            note = calls.read()
+            places = [*placements, *([known[0]] if known else []), *([note.placement] if note else [])]
+            for disk in self._all(slot, places, note):
+                self._delete(placement_of(disk), disk.id, slot, places)
+            for placement, volume_id in {*([known] if known else []), *_made(note)}:
+                self._delete(placement, volume_id, slot, places)
+            calls.forget()
+
+    def _find_settled(self, slot: Slot, placements: Sequence[Placement]) -> Volume | None:
+        """The disk of a slot; one that an earlier run made a moment ago and that is not visible yet is waited for."""
+        note = journal.peek(journal.slot_path(self.home, slot.stack_id, KIND, slot.resource))
+        places = [*placements, *([note.placement] if note else [])]
+        disk = self.find(slot, places)
+        while disk is None and note is not None and note.stage in (Stage.CALLING, Stage.MADE):
+            if self.cloud.now() - note.at > VISIBILITY:
+                break
+            self.lifeline.sleep(_POLL_S)
+            disk = self.find(slot, places)
+        return disk
+
+    def _make(self, slot: Slot, inputs: InstanceInputs, wanted: WantedVolume, place: Placement) -> Volume:
+        if place.zone is None:
+            raise Rejected(
+                f"the cloud does not say which zone of {place.region} the machine is in: no disk can be made"
+            )
+        path = journal.slot_path(self.home, slot.stack_id, KIND, slot.resource)
+        with journal.hold(path, self.lifeline) as calls:
+            note = calls.read()
+            first = note.round_number if note is not None and note.stage is not Stage.REFUSED else 0
+            for round_number in range(first, first + _ROUNDS_MAX):
+                note = Note(KIND, Stage.CALLING, place, 1, round_number, self.cloud.now())
+                calls.write(note)
+                try:
+                    disk = self.cloud.create_volume(_request(slot, inputs, wanted, place, round_number))
+                except TokenSpent:
+                    calls.write(note.moved(Stage.REFUSED, self.cloud.now()))
+                    continue
+                except (Ambiguous, TokenMismatch) as error:
+                    disk = self._found(slot, place, error)
+                except GpuprovError:
+                    calls.write(note.moved(Stage.REFUSED, self.cloud.now()))
+                    raise
+                calls.write(note.moved(Stage.MADE, self.cloud.now(), disk.id))
+                return disk
+        raise CloudError(f"data disk {wanted.name} was deleted {_ROUNDS_MAX} times while it was made")
+
+    def _found(self, slot: Slot, place: Placement, error: CloudError) -> Volume:
+        """The disk that an unanswered call made, by tag."""
+        waited_s = 0.0
+        while (disk := self.find(slot, [place])) is None:
+            if waited_s > VISIBILITY.total_seconds():
+                raise error
+            self.lifeline.sleep(_POLL_S)
+            waited_s += _POLL_S
+        return disk
+
+    def _all(self, slot: Slot, places: Sequence[Placement], note: Note | None) -> list[Volume]:
+        """All disks of the slot; one that a cut call may have made is waited for."""
+        found = self.cloud.find_volumes(slot.tags, regions(places)) if places else []
+        unsettled = note is not None and note.stage is Stage.CALLING
+        while not found and unsettled and note is not None and self.cloud.now() - note.at <= VISIBILITY:
+            self.lifeline.sleep(_POLL_S)
+            found = self.cloud.find_volumes(slot.tags, regions(places))
+        return found
+
+    def _delete(self, placement: Placement, volume_id: str, slot: Slot, places: Sequence[Placement]) -> None:
+        waited_s = 0.0
+        while (holder := self._holder(volume_id, slot, places)) is not None:
+            instance = self.cloud.get_instance(placement, holder)
+            if instance is not None and not instance.state.is_gone:
+                raise CloudError(
+                    f"data disk {volume_id} is attached to {holder}, which is {instance.state}",
+                    remedy="end that machine first; the disk and its data are kept",
+                )
+            if waited_s > _DETACH_MAX.total_seconds():
+                raise TimedOut(f"data disk {volume_id} is still attached to {holder}, which has ended; the disk bills")
+            self.lifeline.sleep(_POLL_S)
+            waited_s += _POLL_S
+        self.cloud.delete_volume(placement, volume_id)
+
+    def _holder(self, volume_id: str, slot: Slot, places: Sequence[Placement]) -> str | None:
+        found = self.cloud.find_volumes(slot.tags, regions(places))
+        return next((disk.attached_to for disk in found if disk.id == volume_id), None)
+
+
+def placement_of(disk: Volume) -> Placement:
+    """The place of a disk, for calls that name one; instance and capacity type say nothing there."""
+    return Placement(disk.cloud, disk.region, disk.zone, "", CapacityType.ON_DEMAND)
+
+
+def move_steps(disk: str, zone: str) -> str:
+    """How a person moves a disk, since no command does it behind their back."""
+    return (
+        f"keep an offer in the zone of the disk, or move it by hand: stop the machine, snapshot {disk}, make a disk in "
+        f"{zone} from the snapshot, copy its tags, and delete the old one"
+    )
+
+
+def shrink_steps(name: str, size_bytes: int, wanted_bytes: int) -> str:
+    """Why a disk is not made smaller, and how a person does it."""
+    return (
+        f"data disk {name} has {format_gib(size_bytes)} and cannot shrink to {format_gib(wanted_bytes)}: keep its size, or "
+        "snapshot it, add a smaller disk under another name, copy the data, and take the old one out with `down`"
+    )
+
+
+def _made(note: Note | None) -> list[tuple[Placement, str]]:
+    if note is None or note.object_id is None:
+        return []
+    return [(note.placement, note.object_id)]
+
+
+def _request(
+    slot: Slot, inputs: InstanceInputs, wanted: WantedVolume, place: Placement, round_number: int
+) -> VolumeRequest:
+    zone = f"{place.cloud}/{place.region}/{place.zone}"
+    return VolumeRequest(
+        token=slot.volume_token(round_number, zone),
+        name=slot.name(KIND, round_number, zone),
+        region=place.region,
+        zone=str(place.zone),
+        size_bytes=wanted.size_bytes,
+        tags=volume_tags(slot, inputs.workload, round_number + 1, inputs.launch.owner, inputs.tags),
+        cloud=place.cloud,
+    )
+
+
+def volume_tags(
+    slot: Slot, workload: Mapping[str, Any], generation: int, owner: str, stated: Mapping[str, str]
+) -> dict[str, str]:
+    """Tags of a data disk: those of its machine, without an end."""
+    written = object_tags(slot, workload, generation=generation, expires_at=tags.NONE, owner=owner, stated=stated)
+    return {**written, tags.IDLE_AFTER: tags.NONE, tags.TERMINATE_AFTER: tags.NONE}

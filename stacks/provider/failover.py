@@ -1,0 +1,315 @@
+"""The create loop: offers in rank order, tokens that a replay repeats, one machine at most.
+
+What the loop keeps: the call journal names the one call that may have taken effect unseen; that call is settled (the same call
+again, then by tag) before any other offer is asked. A refusal moves on, a quota refusal takes its whole family along, and
+everything else stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from provisioner.clouds.cloud import Cloud, Instance, InstanceRequest, InstanceState, Placement
+from provisioner.errors import (
+    Ambiguous,
+    CapacityError,
+    CloudError,
+    CredentialsError,
+    GpuprovError,
+    QuotaError,
+    Rejected,
+    Throttled,
+    TokenMismatch,
+    TokenSpent,
+)
+from provisioner.vocabulary import CapacityType
+from stacks.failures import Attempt
+from stacks.provider.identity import Slot, object_tags
+from stacks.provider.inputs import InstanceInputs, LaunchFacts, Wait
+from stacks.provider.journal import Journal, Note, Stage
+from stacks.provider.lifeline import Lifeline
+from stacks.provider.lifetime import part
+from stacks.provider.machine import VISIBILITY, Watch
+
+PERMIT = timedelta(minutes=30)
+"""How long after a launch its create calls may start (docs/decisions/0004)."""
+ROUNDS_MAX = 8
+"""New tokens for offers whose machine is gone already; more than that in one create means that something kills them."""
+_FIND_AFTER_LOSS = timedelta(seconds=10)
+"""How long to look for a machine after the cloud did not answer six times; the next run looks again."""
+
+CREATED = "created"
+ADOPTED = "adopted"
+SKIPPED = "skipped"
+NO_IMAGE = "no-image"
+
+
+class Failed(Exception):
+    """No machine was made; why, and what was tried."""
+
+    def __init__(self, cause: GpuprovError, attempts: Sequence[Attempt]) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.attempts = tuple(attempts)
+
+
+class Unfinished(Exception):
+    """A machine exists, and something after its creation failed."""
+
+    def __init__(self, instance: Instance, cause: GpuprovError) -> None:
+        super().__init__(str(cause))
+        self.instance = instance
+        self.cause = cause
+
+
+@dataclass(slots=True)
+class Failover:
+    """One walk over the offers of one slot, under the lock of its journal."""
+
+    cloud: Cloud
+    lifeline: Lifeline
+    journal: Journal
+    slot: Slot
+    inputs: InstanceInputs
+    quota_family: Callable[[Placement], str]
+    tell: Callable[[Attempt], None]
+    attempts: list[Attempt] = field(default_factory=list)
+    groups: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Security group by cloud and region."""
+    _out_of_quota: set[tuple[str, str, str, str]] = field(default_factory=set)
+    _refusals: list[GpuprovError] = field(default_factory=list)
+
+    @property
+    def watch(self) -> Watch:
+        """Waits on this cloud."""
+        return Watch(self.cloud, self.lifeline)
+
+    def run(self, offers: Sequence[Placement], unsettled: Note | None = None) -> Instance:
+        """A machine on the first offer that has one.
+
+        Args:
+            offers: in the order in which they are tried.
+            unsettled: the call of an earlier run whose outcome this host does not know; made again before any other.
+
+        Raises:
+            Failed: no machine was made.
+            Unfinished: a machine was made, and did not come to life.
+        """
+        try:
+            if unsettled is not None:
+                instance, _ = self._try(unsettled.placement, unsettled.round_number, is_repeat=True)
+                if instance is not None:
+                    return instance
+            for round_number in range(ROUNDS_MAX):
+                spent = []
+                for offer in offers:
+                    instance, is_spent = self._try(offer, round_number)
+                    if instance is not None:
+                        return instance
+                    if is_spent:
+                        spent.append(offer)
+                if not spent:
+                    break
+                offers = spent
+        except GpuprovError as error:
+            raise Failed(error, self.attempts) from error
+        raise Failed(self._nothing_left(), self.attempts)
+
+    def note(self, offer: Placement, outcome: str, message: str = "") -> None:
+        """Remember an attempt and tell it."""
+        attempt = Attempt(offer.key, outcome, message)
+        self.attempts.append(attempt)
+        self.tell(attempt)
+
+    def group(self, offer: Placement) -> str:
+        """The closed security group of the offer's region, made or found by its tags."""
+        key = (offer.cloud, offer.region)
+        if key not in self.groups:
+            self.groups[key] = self.cloud.ensure_security_group(
+                offer, self.slot.group_tags, *access(self.inputs.workload)
+            )
+        return self.groups[key]
+
+    def _try(self, offer: Placement, round_number: int, *, is_repeat: bool = False) -> tuple[Instance | None, bool]:
+        """The machine of one offer, if it has one, and whether the offer's token is spent."""
+        if self._is_out_of_quota(offer):
+            self.note(offer, SKIPPED, "the same quota refused an offer before it")
+            return None, False
+        if image_of(self.inputs.launch, offer) is None:
+            self.note(offer, NO_IMAGE, "the launch found no image for it")
+            return None, False
+        try:
+            if not is_repeat:
+                self._check_permit()
+            instance = self._settled(offer, round_number)
+        except TokenSpent as error:
+            self.note(offer, error.kind, error.message)
+            return None, True
+        except QuotaError as error:
+            self._out_of_quota.add(self._quota(offer))
+            self._refuse(offer, error)
+            return None, False
+        except CapacityError as error:
+            self._refuse(offer, error)
+            return None, False
+        except GpuprovError as error:
+            self.note(offer, error.kind, error.message)
+            raise
+        return self._alive(offer, instance)
+
+    def _refuse(self, offer: Placement, error: GpuprovError) -> None:
+        self._refusals.append(error)
+        self.note(offer, error.kind, error.message)
+
+    def _settled(self, offer: Placement, round_number: int) -> Instance:
+        """The machine of one create call; the journal knows at each moment whether it may exist."""
+        request = self._request(offer, round_number)
+        note = Note("instance", Stage.CALLING, offer, self.inputs.launch.generation, round_number, self.cloud.now())
+        self.journal.write(note)
+        try:
+            instance = self.cloud.create_instance(request)
+        except (CapacityError, QuotaError, TokenSpent, Rejected, CredentialsError, Throttled):
+            self.journal.write(note.moved(Stage.REFUSED, self.cloud.now()))
+            raise
+        except Ambiguous as error:
+            instance = self._found(offer, error, _FIND_AFTER_LOSS)
+        except TokenMismatch as error:
+            # The call of an earlier run took effect, and its inputs were edited since: the tags tell which machine.
+            instance = self._found(offer, error, VISIBILITY)
+        self.journal.write(note.moved(Stage.MADE, self.cloud.now(), instance.id))
+        return instance
+
+    def _found(self, offer: Placement, error: CloudError, limit: timedelta) -> Instance:
+        """The machine that an unanswered call made, by tag."""
+        found = self.watch.until_found(self.slot, [offer, *self.inputs.offers], limit)
+        if found:
+            return found[0]
+        remedy = "run the command again: it makes the same call with the same token, and finds what it made"
+        raise type(error)(error.message, where=error.where, remedy=error.remedy or remedy) from error
+
+    def _alive(self, offer: Placement, instance: Instance) -> tuple[Instance | None, bool]:
+        """The machine once it runs; one that ended while it started makes room for the next offer."""
+        if self.inputs.wait is Wait.CREATED and not self.inputs.volumes:
+            self.note(offer, CREATED, instance.id)
+            return instance, False
+        try:
+            now = self.watch.until_running(instance)
+            self.mark_seen(now)
+            if now.state.is_gone or now.state is InstanceState.TERMINATING:
+                self.watch.end(now.placement, now.id)
+        except GpuprovError as error:
+            self.note(offer, error.kind, error.message)
+            raise Unfinished(instance, error) from error
+        if now.state.is_gone or now.state is InstanceState.TERMINATING:
+            self._refuse(offer, CapacityError(f"{now.id} was taken back while it started ({now.state})"))
+            return None, True
+        self.note(offer, CREATED, now.id)
+        return now, False
+
+    def mark_seen(self, instance: Instance) -> None:
+        """Note that the machine was visible."""
+        note = self.journal.read()
+        if note is not None and note.object_id == instance.id:
+            self.journal.write(note.moved(Stage.SEEN, self.cloud.now()))
+
+    def _request(self, offer: Placement, round_number: int) -> InstanceRequest:
+        launch = self.inputs.launch
+        image = image_of(launch, offer)
+        if image is None:
+            raise Rejected(f"the launch found no image for {offer.key}")
+        return InstanceRequest(
+            token=self.slot.token(launch.generation, round_number, offer.key),
+            name=self.slot.name(launch.generation, round_number, offer.key),
+            placement=offer,
+            image=image,
+            root_volume_bytes=self.inputs.root_volume_bytes,
+            tags=object_tags(
+                self.slot,
+                self.inputs.workload,
+                generation=launch.generation,
+                expires_at=launch.expires_at,
+                owner=launch.owner,
+                stated=self.inputs.tags,
+            ),
+            security_group=self.group(offer),
+            stop_on_shutdown=stops_on_shutdown(self.inputs.workload, offer),
+        )
+
+    def _check_permit(self) -> None:
+        launch = self.inputs.launch
+        age = self.cloud.now() - launch.created_at
+        if age > PERMIT:
+            raise CloudError(
+                f"the launch of generation {launch.generation} is {age.total_seconds() / 60:.0f} min old; "
+                f"its create calls start within {PERMIT.total_seconds() / 60:.0f} min",
+                remedy="run the command again with a refresh, which renews the launch (5 min after its permit ended)",
+            )
+
+    def _is_out_of_quota(self, offer: Placement) -> bool:
+        return bool(self._out_of_quota) and self._quota(offer) in self._out_of_quota
+
+    def _quota(self, offer: Placement) -> tuple[str, str, str, str]:
+        return offer.cloud, offer.region, self.quota_family(offer), offer.capacity_type.value
+
+    def _nothing_left(self) -> GpuprovError:
+        """Why no offer gave a machine: quota only if quota was every refusal."""
+        tried = f"{len(self.attempts)} offer{'s' if len(self.attempts) != 1 else ''}"
+        if self._refusals and all(isinstance(error, QuotaError) for error in self._refusals):
+            first = self._refusals[0]
+            return QuotaError(f"the quota refused all of {tried}: {first.message}", remedy=first.remedy)
+        if not self._refusals and self.attempts and all(a.outcome == NO_IMAGE for a in self.attempts):
+            return Rejected(f"there is no machine image for any of {tried}", remedy="pin one: aws.image or gcp.image")
+        return CapacityError(
+            f"no capacity now in {tried}: {_summary(self.attempts)}",
+            remedy="try again later, or allow more regions, GPUs or capacity types in `placement`; nothing was made",
+        )
+
+
+def image_of(launch: LaunchFacts, offer: Placement) -> str | None:
+    """The image that the launch keeps for an offer, also where a zone was put into it since."""
+    return launch.image.get(offer.key) or launch.image.get(replace(offer, zone=None).key)
+
+
+def access(workload: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """CIDRs and ports that the spec opens; none by default."""
+    cidrs = part(workload, "access").get("cidrs") or ()
+    ports = part(workload, "run").get("ports") or ()
+    return tuple(str(cidr) for cidr in cidrs), tuple(int(port) for port in ports)
+
+
+def stops_on_shutdown(workload: Mapping[str, Any], offer: Placement) -> bool:
+    """Whether a shutdown from inside stops the machine: only where the spec says so, and never for spot."""
+    idle = part(part(workload, "lifecycle"), "idle")
+    return idle.get("then") == "stop" and offer.capacity_type is CapacityType.ON_DEMAND
+
+
+def ordered(offers: Iterable[Placement], avoid: Sequence[str]) -> tuple[Placement, ...]:
+    """The offers with those last whose pool lost a machine, the longest ago first (``avoid`` holds ``pool`` keys)."""
+    rank = {key: number for number, key in enumerate(avoid, start=1)}
+    return tuple(sorted(offers, key=lambda offer: rank.get(pool(offer), 0)))
+
+
+def pool(placement: Placement) -> str:
+    """Region and capacity type: where an interruption says something about the next machine."""
+    return f"{placement.cloud}/{placement.region}/{placement.capacity_type}"
+
+
+def catalog_quota_family(placement: Placement) -> str:
+    """The quota that an offer counts against, from the catalog; the family of its name where that is not known."""
+    from provisioner.catalog.snapshot import load_catalog
+
+    instance = load_catalog().instances.get((placement.cloud, placement.instance_type))
+    if instance is None:
+        return placement.instance_type.partition("." if placement.cloud == "aws" else "-")[0]
+    is_spot = placement.capacity_type in (CapacityType.SPOT, CapacityType.FLEX_START)
+    return (instance.quota_spot if is_spot else instance.quota_on_demand) or instance.family
+
+
+def _summary(attempts: Sequence[Attempt]) -> str:
+    counts: dict[str, int] = {}
+    for attempt in attempts:
+        counts[attempt.outcome] = counts.get(attempt.outcome, 0) + 1
+    return ", ".join(f"{count} {outcome}" for outcome, count in counts.items())

@@ -1,0 +1,231 @@
+"""``gpuprov:index:GpuInstance``: one machine on the first offer that has capacity (docs/decisions/0004)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.clouds.cloud import Instance, InstanceState
+from provisioner.errors import GpuprovError, NotFound
+from stacks import failures
+from stacks.failures import Attempt
+from stacks.provider import instance_diff, journal
+from stacks.provider.failover import Failed, Failover, Unfinished
+from stacks.provider.identity import Slot
+from stacks.provider.inputs import (
+    ROOT_VOLUME_BYTES,
+    InstanceInputs,
+    Power,
+    read_launch,
+    read_mapping,
+    read_offers,
+    read_power,
+    read_size,
+    read_tags,
+    read_volumes,
+    read_wait,
+)
+from stacks.provider.inputs import failures as wrong_inputs
+from stacks.provider.journal import Journal
+from stacks.provider.machine import live
+from stacks.provider.machine_state import ECHOED, OUTPUTS, MachineState
+from stacks.provider.recovery import KIND, Recovery
+from stacks.provider.session import (
+    Checked,
+    Created,
+    Difference,
+    Found,
+    PartialFailure,
+    ProviderFailure,
+    Session,
+    echo,
+)
+from stacks.provider.upkeep import Upkeep
+from stacks.provider.values import UNKNOWN, Properties, has_unknown, plain_map, replaced, wrap_map
+
+_READERS = {
+    "launch": read_launch,
+    "workload": read_mapping,
+    "offers": read_offers,
+    "rootVolume": read_size,
+    "volumes": read_volumes,
+    "tags": read_tags,
+    "power": read_power,
+    "wait": read_wait,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GpuInstances:
+    """Operations on machines."""
+
+    session: Session
+
+    def check(self, urn: str, olds: Properties, news: Properties) -> Checked:
+        """The inputs with defaults and sizes in bytes, or what is wrong with them."""
+        Slot.of(urn, "")
+        values = plain_map(news)
+        wrong = wrong_inputs(values, ("launch", "workload", "offers"), _READERS)
+        if wrong:
+            return Checked(news, wrong)
+        filled = dict(news)
+        filled["rootVolume"] = checked_root_volume(olds, news)
+        if "power" not in values:
+            filled["power"] = replaced(None, Power.RUNNING.value)
+        return Checked(filled)
+
+    def diff(self, urn: str, olds: Properties, news: Properties) -> Difference:
+        """What changes; raises ``GpuprovError`` where the change is refused."""
+        return instance_diff.diff(urn, plain_map(olds), plain_map(news))
+
+    def preview_create(self, news: Properties) -> Properties:
+        """What is known of a machine before it is made."""
+        unknown = dict.fromkeys((name for name in OUTPUTS if name != "endpoint"), UNKNOWN)
+        return {**echo(news, ECHOED), **wrap_map({**unknown, "provider": self.session.provider})}
+
+    def create(self, urn: str, news: Properties) -> Created:
+        """Make or adopt the one machine of this slot, and make it whole.
+
+        Raises:
+            ProviderFailure: nothing was made.
+            PartialFailure: a machine exists and is not whole.
+        """
+        inputs = InstanceInputs.read(plain_map(news))
+        slot = Slot.of(urn, inputs.launch.stack_id)
+        recovery = Recovery(self.session, slot, inputs)
+        with self._journal(slot) as calls:
+            walk = self._walk(urn, slot, inputs, calls)
+            note = calls.read()
+            try:
+                instance = recovery.existing(walk, note) or walk.run(recovery.offers(), recovery.unsettled(note))
+            except Failed as failure:
+                raise ProviderFailure(failure.cause, failure.attempts) from failure
+            except Unfinished as failure:
+                upkeep = Upkeep(self.session, slot, inputs, walk, failure.instance)
+                raise self._partial(upkeep, news, failure.cause) from failure
+            except GpuprovError as error:
+                raise ProviderFailure(error, walk.attempts) from error
+            state = self._keep_up(Upkeep(self.session, slot, inputs, walk, instance), news)
+        return Created(state.instance_id, self._outputs(state, news))
+
+    def preview_update(self, olds: Properties, news: Properties) -> Properties:
+        """What an update in place would leave."""
+        state = MachineState.read(plain_map(olds))
+        wanted = plain_map(news).get("power", Power.RUNNING)
+        moving = {} if wanted == state.power else dict.fromkeys(("power", "ready", "publicIp", "expiresAt"), UNKNOWN)
+        return {**self._outputs(state, news), **wrap_map(moving)}
+
+    def update(self, urn: str, olds: Properties, news: Properties) -> Properties:
+        """Bring a live machine in line with its inputs.
+
+        Raises:
+            ProviderFailure: nothing was changed.
+            PartialFailure: a part was changed.
+        """
+        inputs = InstanceInputs.read(plain_map(news))
+        before = plain_map(olds)
+        state = MachineState.read(before)
+        slot = Slot.of(urn, state.stack_id)
+        with self._journal(slot) as calls:
+            walk = self._walk(urn, slot, inputs, calls)
+            walk.attempts.extend(state.attempts)
+            walk.groups.update({(group.cloud, group.region): group.id for group in state.groups})
+            try:
+                instance = self._visible(state)
+                if instance is None or instance.state.is_gone:
+                    raise NotFound(
+                        f"machine {state.instance_id} is gone since the last refresh; nothing was made",
+                        remedy="run the command again: it refreshes, and makes a new one",
+                    )
+            except GpuprovError as error:
+                raise ProviderFailure(error) from error
+            upkeep = Upkeep(self.session, slot, inputs, walk, instance, list(state.volume_ids))
+            after = self._keep_up(upkeep, news, instance_diff.expiry_after(before, inputs.workload, state))
+        return self._outputs(after, news)
+
+    def read(self, urn: str, olds: Properties, inputs: Properties) -> Found:
+        """The machine as it is now; gone without a trace is gone."""
+        state = MachineState.read(plain_map(olds))
+        slot = Slot.of(urn, state.stack_id)
+        instance = self._visible(state)
+        if instance is None or instance.state.is_gone:
+            instance = next(iter(live(self.session.watch.find(slot, [state.placement]))), instance)
+        if instance is None:
+            self.session.tell(urn, f"machine {state.instance_id} in {state.placement.region} is not there any more")
+            return Found(None)
+        attached = [volume for volume in state.volume_ids if volume in instance.volume_ids]
+        stated: Mapping[str, Any] = plain_map(inputs).get("tags") or {}
+        now = MachineState.of(
+            self.session.provider, state.stack_id, instance, attached, state.groups, state.attempts, stated
+        )
+        return Found(instance.id, {**self._outputs(now, olds), **echo(inputs, ECHOED)}, inputs)
+
+    def delete(self, urn: str, olds: Properties) -> None:
+        """End the machine, and any other of its slot, and the groups; return when the cloud confirms it.
+
+        Raises:
+            GpuprovError: something is left; the resource stays in the state.
+        """
+        state = MachineState.read(plain_map(olds))
+        slot = Slot.of(urn, state.stack_id)
+        watch = self.session.watch
+        with self._journal(slot) as calls:
+            if not state.is_gone:
+                made_at = state.created_at if state.power is InstanceState.PENDING else None
+                watch.end(state.placement, state.instance_id, maybe_unseen_since=made_at)
+            for other in live(watch.find(slot, [state.placement, *(group.placement for group in state.groups)])):
+                watch.end(other.placement, other.id)
+            for group in state.groups:
+                watch.drop_group(group.placement, group.id)
+            calls.forget()
+
+    def _keep_up(self, upkeep: Upkeep, news: Properties, expires_at: str | None = None) -> MachineState:
+        try:
+            upkeep.run(expires_at)
+        except GpuprovError as error:
+            raise self._partial(upkeep, news, error) from error
+        return upkeep.state
+
+    def _partial(self, upkeep: Upkeep, news: Properties, cause: GpuprovError) -> PartialFailure:
+        state = upkeep.state
+        return PartialFailure(state.instance_id, self._outputs(state, news), cause, state.attempts)
+
+    def _outputs(self, state: MachineState, inputs: Properties) -> Properties:
+        """The machine's outputs with the inputs that they repeat; tags that hold a secret stay sealed."""
+        written = wrap_map(state.outputs())
+        written["cloudTags"] = replaced(inputs.get("tags"), state.cloud_tags)
+        return {**echo(inputs, ECHOED), **written}
+
+    def _visible(self, state: MachineState) -> Instance | None:
+        """The machine of the state; one that has just been made may need a while to show."""
+        if state.power is InstanceState.PENDING:
+            return self.session.watch.until_visible(state.placement, state.instance_id, state.created_at)
+        return self.session.watch.look_again(state.placement, state.instance_id)
+
+    def _journal(self, slot: Slot) -> AbstractContextManager[Journal]:
+        path = journal.slot_path(self.session.home, slot.stack_id, KIND, slot.resource)
+        return journal.hold(path, self.session.lifeline)
+
+    def _walk(self, urn: str, slot: Slot, inputs: InstanceInputs, calls: Journal) -> Failover:
+        session = self.session
+
+        def tell(attempt: Attempt) -> None:
+            text = failures.encode_attempt(attempt)
+            session.tell(urn, text if failures.wants_marks() else failures.strip(text))
+
+        return Failover(session.cloud, session.lifeline, calls, slot, inputs, session.quota_family, tell)
+
+
+def checked_root_volume(olds: Properties, news: Properties) -> Any:
+    """The size of the root disk in bytes: stated, else what it was, else the default.
+
+    What it was: a later version with another default must not replace machines.
+    """
+    stated = news.get("rootVolume")
+    if stated is not None and stated.value is not None:
+        value = plain_map({"rootVolume": stated})["rootVolume"]
+        return stated if has_unknown(value) else replaced(stated, read_size(value))
+    before = plain_map(olds).get("rootVolume")
+    return replaced(None, before if isinstance(before, int) else ROOT_VOLUME_BYTES)

@@ -1,0 +1,312 @@
+"""``gpuprov:index:Launch``: the permit for one machine, committed before anything that bills (docs/decisions/0004)."""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from provisioner import tags
+from provisioner.clouds.cloud import BillableObject, Instance, InstanceState, Placement
+from provisioner.errors import NotFound, Rejected, UsageError
+from provisioner.vocabulary import CapacityType
+from stacks.provider import journal, lifetime
+from stacks.provider.failover import PERMIT, image_of, pool
+from stacks.provider.gpu_instance import checked_root_volume
+from stacks.provider.identity import owner_of
+from stacks.provider.inputs import (
+    UNKNOWN_OWNER,
+    LaunchFacts,
+    at,
+    read_launch,
+    read_mapping,
+    read_offers,
+    read_size,
+    root_volume,
+)
+from stacks.provider.inputs import failures as wrong_inputs
+from stacks.provider.journal import Note, Stage
+from stacks.provider.machine import VISIBILITY, Wanted, generation_of, live, pinned_image, reasons_for_new, regions
+from stacks.provider.recovery import KIND, places_of
+from stacks.provider.session import Checked, Created, Difference, Found, Session, echo
+from stacks.provider.values import UNKNOWN, Properties, has_unknown, plain_map, wrap_map
+
+_READERS = {"workload": read_mapping, "offers": read_offers, "rootVolume": read_size}
+_ECHOED = ("rootVolume",)
+_POOLS_MAX = 20
+_GONE = (InstanceState.TERMINATED.value, InstanceState.INTERRUPTED.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Machines of the stack as the cloud shows them."""
+
+    live: Sequence[Instance] = ()
+    gone: Sequence[Instance] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What an update of the launch does."""
+
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Input (or output) -> why; empty: nothing."""
+    raises_generation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """Operations on launches."""
+
+    session: Session
+
+    def check(self, urn: str, olds: Properties, news: Properties) -> Checked:
+        """The inputs with the root disk in bytes, or what is wrong with them."""
+        del urn
+        values = plain_map(news)
+        wrong = wrong_inputs(values, ("workload", "offers"), _READERS)
+        if "workload" not in wrong and not has_unknown(values.get("workload")):
+            try:
+                lifetime.max_lifetime(values["workload"])
+            except UsageError as error:
+                wrong["workload"] = str(error)
+        if wrong:
+            return Checked(news, wrong)
+        return Checked({**news, "rootVolume": checked_root_volume(olds, news)})
+
+    def diff(self, olds: Properties, news: Properties) -> Difference:
+        """Whether an update has anything to do; asks the cloud only where an input could force a new machine."""
+        decision = self._decide(plain_map(olds), plain_map(news))
+        return Difference(dict.fromkeys(decision.reasons, False), stable=("stackId", "owner", "provider"))
+
+    def preview_create(self, news: Properties) -> Properties:
+        """What is known of a launch before it is made."""
+        unknown = dict.fromkeys(("stackId", "createdAt", "expiresAt", "image", "owner"), UNKNOWN)
+        return {**echo(news, _ECHOED), **wrap_map({**unknown, "generation": 1, "provider": self.session.provider})}
+
+    def create(self, news: Properties) -> Created:
+        """A new identity, with everything that later calls are made of."""
+        values = plain_map(news)
+        stack_id = secrets.token_hex(16)
+        workload = at("workload", values, read_mapping)
+        facts = self._issue(stack_id, 1, values, owner_of(workload) or _user(), ())
+        return Created(stack_id, self._outputs(facts, news))
+
+    def preview_update(self, olds: Properties, news: Properties) -> Properties:
+        """What an update would leave: times and images of a new generation are not known yet."""
+        before, values = plain_map(olds), plain_map(news)
+        outputs = {**olds, **echo(news, _ECHOED)}
+        outputs.pop("spent", None)
+        if self._decide(before, values).raises_generation:
+            unknown = dict.fromkeys(("createdAt", "expiresAt", "image"), UNKNOWN)
+            outputs |= wrap_map({**unknown, "generation": int(before["generation"]) + 1})
+        return outputs
+
+    def update(self, olds: Properties, news: Properties) -> Properties:
+        """Raise the generation, or add images of new offers, as ``_decide`` says now."""
+        before, values = plain_map(olds), plain_map(news)
+        facts = read_launch(before)
+        if self._decide(before, values).raises_generation:
+            avoid = self._avoid(facts, self._observe(facts, values))
+            raised = self._issue(facts.stack_id, facts.generation + 1, values, facts.owner, avoid)
+            return self._outputs(raised, news)
+        return self._outputs(replace(facts, image=self._images(values, facts)), news)
+
+    def read(self, resource_id: str, olds: Properties, inputs: Properties) -> Found:
+        """The launch, with ``spent`` where its generation can make no machine any more."""
+        before = plain_map(olds)
+        facts = read_launch(before)
+        reason = self._spent(facts, self._observe(facts, plain_map(inputs)))
+        outputs = {key: value for key, value in olds.items() if key != "spent"}
+        return Found(resource_id, {**outputs, **wrap_map({"spent": reason})}, inputs)
+
+    def delete(self, olds: Properties) -> None:
+        """End every machine and group that still carries the stack-id: what a cut create left behind.
+
+        Data disks are not touched: their own resource deletes them.
+
+        Raises:
+            GpuprovError: something is left.
+        """
+        facts = read_launch(plain_map(olds))
+        for path in journal.paths(self.session.home, facts.stack_id):
+            with journal.hold(path, self.session.lifeline) as calls:
+                self._sweep_call(facts, calls.read())
+                calls.forget()
+        own = [entry for entry in self.session.cloud.list_objects() if entry.tags.get(tags.STACK_ID) == facts.stack_id]
+        for entry in own:
+            if entry.kind == KIND and entry.state not in _GONE:
+                self.session.watch.end(_place(entry), entry.id)
+        for entry in own:
+            if entry.kind == "security-group":
+                self.session.watch.drop_group(_place(entry), entry.id)
+        journal.forget_stack(self.session.home, facts.stack_id)
+
+    def _decide(self, before: Mapping[str, Any], values: Mapping[str, Any]) -> Decision:
+        """What an update does; a launch a generation ahead of the machine waits for its replacement."""
+        facts = read_launch(before)
+        if before.get("spent"):
+            return Decision({"spent": str(before["spent"])}, raises_generation=True)
+        known = {key: value for key, value in values.items() if not has_unknown(value)}
+        if "offers" not in known or "workload" not in known:
+            return Decision()
+        stale = self._stale(facts, before, known)
+        is_lost = set(facts.image) - {offer.key for offer in at("offers", known, read_offers)}
+        if not stale and not is_lost:
+            return Decision()
+        seen = self._observe(facts, known)
+        if not seen.live:
+            return Decision(stale)
+        current = seen.live[0]
+        forced = self._forced(before, known, current)
+        if not forced:
+            return Decision()
+        is_fresh = self.session.cloud.now() - facts.created_at <= PERMIT
+        is_ahead = facts.generation > generation_of(current) and is_fresh and not stale.get("offers")
+        return Decision() if is_ahead else Decision(forced, raises_generation=True)
+
+    def _stale(self, facts: LaunchFacts, before: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, str]:
+        """Inputs that the launch does not reflect: input -> what it lacks."""
+        offers = at("offers", known, read_offers)
+        workload = at("workload", known, read_mapping)
+        stale = {}
+        if any(image_of(facts, offer) is None for offer in offers):
+            stale["offers"] = "an offer has no image yet"
+        pins = {cloud: pinned_image(workload, cloud) for cloud in {offer.cloud for offer in offers}}
+        if any(pins[offer.cloud] not in (None, image_of(facts, offer)) for offer in offers):
+            stale["workload"] = "another image is pinned"
+        if before.get("rootVolume") is not None and root_volume(known) != root_volume(before):
+            stale["rootVolume"] = "the root disk has another size"
+        return stale
+
+    def _forced(self, before: Mapping[str, Any], known: Mapping[str, Any], current: Instance) -> dict[str, str]:
+        """Why the live machine cannot stay."""
+        wanted = Wanted(at("offers", known, read_offers), at("workload", known, read_mapping), root_volume(known))
+        root_bytes = root_volume(before) if before.get("rootVolume") is not None else None
+        return reasons_for_new(wanted, current.placement, current.image, root_bytes)
+
+    def _observe(self, facts: LaunchFacts, values: Mapping[str, Any]) -> Observed:
+        """Machines of the stack in all regions in which they may be."""
+        offers = at("offers", values, read_offers) if not has_unknown(values.get("offers")) else ()
+        places = regions([*offers, *places_of(tuple(facts.image))])
+        found = self.session.cloud.find_instances({tags.STACK_ID: facts.stack_id}, places)
+        return Observed(live(found), [instance for instance in found if instance.state.is_gone])
+
+    def _spent(self, facts: LaunchFacts, seen: Observed) -> str | None:
+        """Why the generation can make no machine any more; ``None`` while it may have one, or may make one."""
+        if seen.live:
+            return None
+        for instance in seen.gone:
+            if generation_of(instance) == facts.generation:
+                return f"machine {instance.id} of generation {facts.generation} is {instance.state}"
+        for path in journal.paths(self.session.home, facts.stack_id):
+            note = journal.peek(path)
+            if note is not None and note.generation == facts.generation and self._is_gone(note):
+                return f"machine {note.object_id} of generation {facts.generation} is not there any more"
+        age = self.session.cloud.now() - facts.created_at
+        if age > PERMIT + VISIBILITY * 5:
+            return f"generation {facts.generation} has no machine, and its permit has ended"
+        return None
+
+    def _is_gone(self, note: Note) -> bool:
+        """Whether the machine of a call was there and is not any more."""
+        if note.kind != KIND or note.object_id is None:
+            return False
+        is_seen = note.stage is Stage.SEEN
+        if not is_seen and self.session.cloud.now() - note.at <= VISIBILITY:
+            return False
+        instance = self.session.watch.look_again(note.placement, note.object_id)
+        return instance is None or instance.state.is_gone
+
+    def _sweep_call(self, facts: LaunchFacts, note: Note | None) -> None:
+        """End the machine of the last create call of a slot, visible or not."""
+        if note is None or note.kind != KIND:
+            return
+        watch = self.session.watch
+        if note.object_id is not None:
+            unseen_since = note.at if note.stage is Stage.MADE else None
+            watch.end(note.placement, note.object_id, maybe_unseen_since=unseen_since)
+        elif note.stage is Stage.CALLING:
+            for instance in self._until_found(facts, note):
+                watch.end(instance.placement, instance.id)
+
+    def _until_found(self, facts: LaunchFacts, note: Note) -> list[Instance]:
+        """Machines that a cut call made, as soon as one shows; none after the visibility window."""
+        wanted = {tags.STACK_ID: facts.stack_id}
+        while True:
+            found = live(self.session.cloud.find_instances(wanted, [note.placement]))
+            if found or self.session.cloud.now() - note.at > VISIBILITY:
+                return found
+            self.session.lifeline.sleep(0.5)
+
+    def _issue(
+        self, stack_id: str, generation: int, values: Mapping[str, Any], owner: str, avoid: Sequence[str]
+    ) -> LaunchFacts:
+        """A fresh permit: new times, images looked up now."""
+        now: datetime = self.session.cloud.now()
+        workload = at("workload", values, read_mapping)
+        images = self._images(values, None)
+        facts = LaunchFacts(stack_id, generation, now, lifetime.expires_at(workload, now), images, owner, tuple(avoid))
+        self.session.issued.add((stack_id, generation))
+        return facts
+
+    def _images(self, values: Mapping[str, Any], kept: LaunchFacts | None) -> dict[str, str]:
+        """Image of each offer: kept, pinned or looked up; offers without one are left out.
+
+        Raises:
+            GpuprovError: the cloud cannot be asked.
+        """
+        workload = at("workload", values, read_mapping)
+        images = dict(kept.image) if kept is not None else {}
+        for offer in at("offers", values, read_offers):
+            pin = pinned_image(workload, offer.cloud)
+            if pin is not None:
+                images[offer.key] = pin
+            elif offer.key not in images:
+                try:
+                    images[offer.key] = self.session.cloud.resolve_image(offer)
+                except (Rejected, NotFound):
+                    continue  # the create tells that this offer has no image, and takes the next
+        return images
+
+    def _avoid(self, facts: LaunchFacts, seen: Observed) -> tuple[str, ...]:
+        """Pools that took a machine back, the longest ago first; the next machine starts elsewhere."""
+        lost = [
+            pool(instance.placement)
+            for instance in seen.gone
+            if instance.state is InstanceState.INTERRUPTED and generation_of(instance) == facts.generation
+        ]
+        return tuple([key for key in facts.avoid if key not in lost] + lost)[-_POOLS_MAX:] if lost else ()
+
+    def _outputs(self, facts: LaunchFacts, news: Properties) -> Properties:
+        return {
+            **echo(news, _ECHOED),
+            **wrap_map(
+                {
+                    "stackId": facts.stack_id,
+                    "generation": facts.generation,
+                    "createdAt": tags.format_time(facts.created_at),
+                    "expiresAt": facts.expires_at,
+                    "image": dict(facts.image),
+                    "owner": facts.owner,
+                    "avoid": list(facts.avoid) or None,
+                    "provider": self.session.provider,
+                }
+            ),
+        }
+
+
+def _place(entry: BillableObject) -> Placement:
+    """The place of an object, for calls that name one; instance and capacity type say nothing there."""
+    return Placement(entry.cloud, entry.region, entry.zone, "", CapacityType.ON_DEMAND)
+
+
+def _user() -> str:
+    """Who runs the engine, for people who look at the account later."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return UNKNOWN_OWNER

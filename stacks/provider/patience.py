@@ -1,0 +1,149 @@
+"""A cloud that is asked again where its answer was none: throttled, or lost on the way.
+
+Every call of the ``Cloud`` protocol may be repeated: creates carry a token, the others name their object. So the same call
+goes out again, a bounded number of times; what still has no answer then stays ``Ambiguous``, never "nothing happened".
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+
+from provisioner.clouds.cloud import (
+    BillableObject,
+    Cloud,
+    Instance,
+    InstanceRequest,
+    Placement,
+    Volume,
+    VolumeRequest,
+)
+from provisioner.errors import Ambiguous, CredentialsError, Throttled
+from stacks.provider.lifeline import Lifeline
+
+T = TypeVar("T")
+
+TRIES = 6
+_PAUSE_FIRST_S = 0.4
+_PAUSE_LAST_S = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class PatientCloud(Cloud):
+    """Passes calls on; makes nothing once the engine is gone."""
+
+    cloud: Cloud
+    lifeline: Lifeline
+    jitter: random.Random = field(default_factory=random.SystemRandom)
+
+    @property
+    def provider(self) -> str:
+        """The provider of the cloud behind."""
+        return self.cloud.provider
+
+    def now(self) -> datetime:
+        """The cloud's clock."""
+        return self.cloud.now()
+
+    def resolve_image(self, placement: Placement) -> str:
+        """As the protocol says."""
+        return self._ask(lambda: self.cloud.resolve_image(placement))
+
+    def create_instance(self, request: InstanceRequest) -> Instance:
+        """As the protocol says; refused once the engine is gone."""
+        return self._ask(lambda: self.cloud.create_instance(request), makes=True)
+
+    def get_instance(self, placement: Placement, instance_id: str) -> Instance | None:
+        """As the protocol says."""
+        return self._ask(lambda: self.cloud.get_instance(placement, instance_id))
+
+    def find_instances(self, tags: Mapping[str, str], placements: Sequence[Placement]) -> list[Instance]:
+        """As the protocol says."""
+        return self._ask(lambda: self.cloud.find_instances(tags, placements))
+
+    def start_instance(self, placement: Placement, instance_id: str) -> Instance:
+        """As the protocol says; refused once the engine is gone."""
+        return self._ask(lambda: self.cloud.start_instance(placement, instance_id), makes=True)
+
+    def stop_instance(self, placement: Placement, instance_id: str) -> Instance:
+        """As the protocol says."""
+        return self._ask(lambda: self.cloud.stop_instance(placement, instance_id))
+
+    def terminate_instance(self, placement: Placement, instance_id: str) -> None:
+        """As the protocol says."""
+        self._ask(lambda: self.cloud.terminate_instance(placement, instance_id))
+
+    def set_tags(self, placement: Placement, object_id: str, tags: Mapping[str, str]) -> None:
+        """As the protocol says."""
+        self._ask(lambda: self.cloud.set_tags(placement, object_id, tags))
+
+    def create_volume(self, request: VolumeRequest) -> Volume:
+        """As the protocol says; refused once the engine is gone."""
+        return self._ask(lambda: self.cloud.create_volume(request), makes=True)
+
+    def find_volumes(self, tags: Mapping[str, str], placements: Sequence[Placement]) -> list[Volume]:
+        """As the protocol says."""
+        return self._ask(lambda: self.cloud.find_volumes(tags, placements))
+
+    def attach_volume(self, placement: Placement, instance_id: str, volume_id: str) -> None:
+        """As the protocol says."""
+        self._ask(lambda: self.cloud.attach_volume(placement, instance_id, volume_id))
+
+    def grow_volume(self, placement: Placement, volume_id: str, size_bytes: int) -> Volume:
+        """As the protocol says; refused once the engine is gone."""
+        return self._ask(lambda: self.cloud.grow_volume(placement, volume_id, size_bytes), makes=True)
+
+    def delete_volume(self, placement: Placement, volume_id: str) -> None:
+        """As the protocol says."""
+        self._ask(lambda: self.cloud.delete_volume(placement, volume_id))
+
+    def ensure_security_group(
+        self, placement: Placement, tags: Mapping[str, str], cidrs: Sequence[str], ports: Sequence[int]
+    ) -> str:
+        """As the protocol says; refused once the engine is gone."""
+        return self._ask(lambda: self.cloud.ensure_security_group(placement, tags, cidrs, ports), makes=True)
+
+    def delete_security_group(self, placement: Placement, group_id: str) -> None:
+        """As the protocol says."""
+        self._ask(lambda: self.cloud.delete_security_group(placement, group_id))
+
+    def list_objects(self) -> list[BillableObject]:
+        """As the protocol says."""
+        return self._ask(self.cloud.list_objects)
+
+    def _ask(self, call: Callable[[], T], *, makes: bool = False) -> T:
+        """The answer of a call, asked up to ``TRIES`` times.
+
+        Raises:
+            Ambiguous: one of the tries may have taken effect, and none after it said which.
+            GpuprovError: the cloud's own answer.
+        """
+        lost: Ambiguous | None = None
+        for number in range(TRIES):
+            if number:
+                self.lifeline.sleep(self._pause_s(number))
+            if makes:
+                self.lifeline.check()
+            try:
+                return call()
+            except Ambiguous as error:
+                lost = error
+            except Throttled:
+                if number == TRIES - 1 and lost is None:
+                    raise
+            except CredentialsError as error:
+                # Rights lost in between say nothing about the try whose answer is lost.
+                if lost is not None:
+                    raise lost from error
+                raise
+        if lost is None:
+            raise AssertionError("unreachable: the last try either answers or raises")
+        raise lost
+
+    def _pause_s(self, number: int) -> float:
+        """Full pauses double; a random half of each keeps many callers from coming back at once."""
+        full_s = min(_PAUSE_FIRST_S * 2.0 ** (number - 1), _PAUSE_LAST_S)
+        return full_s * (0.5 + 0.5 * self.jitter.random())

@@ -1,0 +1,195 @@
+"""The provider: each request of the engine goes to the operations of its resource, on a thread that a cut call cannot stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from pulumi.provider.experimental import provider as engine
+from pulumi.provider.experimental.property_value import PropertyValue
+
+from provisioner.errors import UsageError
+from stacks.clouds import PROVIDERS, open_cloud
+from stacks.provider.gpu_instance import GpuInstances
+from stacks.provider.launch import Launches
+from stacks.provider.lifeline import Lifeline
+from stacks.provider.patience import PatientCloud
+from stacks.provider.session import Checked, Created, Difference, Found, Session, Tell
+from stacks.provider.values import UNKNOWN, plain_map
+from stacks.provider.volume import Volumes
+
+T = TypeVar("T")
+
+LAUNCH = "gpuprov:index:Launch"
+GPU_INSTANCE = "gpuprov:index:GpuInstance"
+VOLUME = "gpuprov:index:Volume"
+SCHEMA = Path(__file__).with_name("schema.json")
+DEFAULT_PROVIDER = "sandbox"
+_THREADS = 64
+"""Operations at once: they wait on clouds, not on a processor; the engine's own default is 16."""
+
+
+class GpuprovProvider(engine.Provider):
+    """Launch, GpuInstance and Volume on one cloud."""
+
+    def __init__(self, home: Path, lifeline: Lifeline, tell: Tell) -> None:
+        self._home = home
+        self._lifeline = lifeline
+        self._tell = tell
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="operation")
+        self._session: Session | None = None
+
+    async def get_schema(self, request: engine.GetSchemaRequest) -> engine.GetSchemaResponse:
+        """The schema as it lies beside this file."""
+        del request
+        return engine.GetSchemaResponse(SCHEMA.read_text(encoding="utf-8"))
+
+    async def check_config(self, request: engine.CheckRequest) -> engine.CheckResponse:
+        """The configuration, or what is wrong with it."""
+        cloud = plain_map(request.new_inputs).get("cloud")
+        failures = []
+        if cloud is not None and cloud is not UNKNOWN and cloud not in PROVIDERS:
+            failures.append(engine.CheckFailure("cloud", f"is {cloud!r}; it is one of {', '.join(PROVIDERS)}"))
+        return engine.CheckResponse(request.new_inputs, failures)
+
+    async def diff_config(self, request: engine.DiffRequest) -> engine.DiffResponse:
+        """Another cloud is a change; its resources refuse it one by one."""
+        before, now = plain_map(request.old_state), plain_map(request.new_inputs)
+        changed = ["cloud"] if before.get("cloud") != now.get("cloud") else []
+        return engine.DiffResponse(changes=bool(changed), diffs=changed)
+
+    async def configure(self, request: engine.ConfigureRequest) -> engine.ConfigureResponse:
+        """Open the cloud: the configuration's, else GPUPROV_CLOUD's, else the sandbox."""
+        stated = plain_map(request.args).get("cloud") or request.variables.get("gpuprov:config:cloud")
+        name = str(stated or os.environ.get("GPUPROV_CLOUD") or DEFAULT_PROVIDER)
+        self._session = await self._run(lambda: self._open(name))
+        return engine.ConfigureResponse(
+            accept_secrets=True, supports_preview=True, accept_resources=False, accept_outputs=False
+        )
+
+    async def check(self, request: engine.CheckRequest) -> engine.CheckResponse:
+        """Inputs with defaults, or what is wrong with them."""
+        operations = self._operations(request.type)
+        checked: Checked = await self._run(
+            lambda: operations.check(request.urn, request.old_inputs, request.new_inputs)
+        )
+        failures = [engine.CheckFailure(key, reason) for key, reason in checked.wrong.items()]
+        return engine.CheckResponse(checked.inputs, failures)
+
+    async def diff(self, request: engine.DiffRequest) -> engine.DiffResponse:
+        """What an update would do."""
+        operations = self._operations(request.type, request.old_state)
+        if isinstance(operations, GpuInstances):
+            found = await self._run(lambda: operations.diff(request.urn, request.old_state, request.new_inputs))
+        else:
+            found = await self._run(lambda: operations.diff(request.old_state, request.new_inputs))
+        return _diff_response(found)
+
+    async def create(self, request: engine.CreateRequest) -> engine.CreateResponse:
+        """Make a resource, or say what is known of it before."""
+        operations = self._operations(request.type)
+        if request.preview:
+            return engine.CreateResponse("", operations.preview_create(request.properties))
+        if isinstance(operations, Launches):
+            created: Created = await self._run(lambda: operations.create(request.properties))
+        else:
+            created = await self._run(lambda: operations.create(request.urn, request.properties))
+        return engine.CreateResponse(created.resource_id, created.properties)
+
+    async def read(self, request: engine.ReadRequest) -> engine.ReadResponse:
+        """The resource as it is now; without an id where it is gone."""
+        if not request.properties:
+            raise UsageError(
+                f"{request.type} cannot be imported by id",
+                remedy="a machine and its disks are taken over by their tags: run `up` with the Launch of their stack-id",
+            )
+        operations = self._operations(request.type, request.properties)
+        if isinstance(operations, Launches):
+            found: Found = await self._run(
+                lambda: operations.read(request.resource_id, request.properties, request.inputs)
+            )
+        elif isinstance(operations, GpuInstances):
+            found = await self._run(lambda: operations.read(request.urn, request.properties, request.inputs))
+        else:
+            found = await self._run(
+                lambda: operations.read(request.urn, request.resource_id, request.properties, request.inputs)
+            )
+        return engine.ReadResponse(found.resource_id or "", found.properties, found.inputs)
+
+    async def update(self, request: engine.UpdateRequest) -> engine.UpdateResponse:
+        """Change a resource in place, or say what that would leave."""
+        operations = self._operations(request.type, request.olds)
+        if request.preview:
+            return engine.UpdateResponse(await self._run(lambda: operations.preview_update(request.olds, request.news)))
+        if isinstance(operations, Launches):
+            return engine.UpdateResponse(await self._run(lambda: operations.update(request.olds, request.news)))
+        return engine.UpdateResponse(
+            await self._run(lambda: operations.update(request.urn, request.olds, request.news))
+        )
+
+    async def delete(self, request: engine.DeleteRequest) -> None:
+        """End a resource; returns when the cloud confirms it."""
+        operations = self._operations(request.type, request.properties)
+        if isinstance(operations, Launches):
+            await self._run(lambda: operations.delete(request.properties))
+        else:
+            await self._run(lambda: operations.delete(request.urn, request.properties))
+
+    async def cancel(self) -> None:
+        """Let no further create start; calls in flight go on, and what they made reaches the state."""
+        self._lifeline.close("interrupted")
+
+    def _open(self, name: str) -> Session:
+        cloud = open_cloud(name, self._home)
+        patient = PatientCloud(cloud, self._lifeline, random.SystemRandom())
+        return Session(name, patient, self._home, self._lifeline, self._tell)
+
+    def _operations(
+        self, resource_type: str, outputs: Mapping[str, PropertyValue] | None = None
+    ) -> Launches | GpuInstances | Volumes:
+        """The operations of a type, on the configured cloud.
+
+        Raises:
+            UsageError: an unknown type, or a resource that was made on another provider.
+        """
+        if self._session is None:
+            raise UsageError("the plugin was asked before it was configured")
+        if outputs is not None:
+            self._session.require_own(plain_map(outputs))
+        if resource_type == LAUNCH:
+            return Launches(self._session)
+        if resource_type == GPU_INSTANCE:
+            return GpuInstances(self._session)
+        if resource_type == VOLUME:
+            return Volumes(self._session)
+        raise UsageError(
+            f"there is no resource type {resource_type}", remedy=f"use {LAUNCH}, {GPU_INSTANCE} or {VOLUME}"
+        )
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        """Run on a thread: a call that the engine's death cuts off still ends, and its result is in the call journal."""
+
+        def guarded() -> T:
+            with self._lifeline.operation():
+                return work()
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, guarded)
+
+
+def _diff_response(found: Difference) -> engine.DiffResponse:
+    kinds = {True: engine.PropertyDiffKind.UPDATE_REPLACE, False: engine.PropertyDiffKind.UPDATE}
+    return engine.DiffResponse(
+        changes=bool(found.changed),
+        replaces=found.replaces,
+        stables=[] if found.replaces else list(found.stable),
+        delete_before_replace=bool(found.replaces),
+        diffs=list(found.changed),
+        detailed_diff={
+            key: engine.PropertyDiff(kinds[forces], input_diff=True) for key, forces in found.changed.items()
+        },
+    )

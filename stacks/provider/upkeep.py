@@ -1,0 +1,115 @@
+"""Bringing a machine that exists in line with its inputs: tags, rules, disks, power. Each step may be repeated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from provisioner import tags
+from provisioner.clouds.cloud import Instance, InstanceState
+from provisioner.errors import CapacityError, CloudError, QuotaError
+from stacks.provider import lifetime
+from stacks.provider.failover import Failover
+from stacks.provider.identity import Slot, object_tags
+from stacks.provider.inputs import InstanceInputs, Power
+from stacks.provider.machine import generation_of
+from stacks.provider.machine_state import Group, MachineState
+from stacks.provider.session import Session
+
+
+@dataclass(slots=True)
+class Upkeep:
+    """One pass over one machine; ``state`` tells at each moment what is so."""
+
+    session: Session
+    slot: Slot
+    inputs: InstanceInputs
+    walk: Failover
+    instance: Instance
+    volume_ids: list[str] = field(default_factory=list)
+
+    @property
+    def state(self) -> MachineState:
+        """The machine as far as it was brought."""
+        groups = [Group(cloud, region, group_id) for (cloud, region), group_id in self.walk.groups.items()]
+        return MachineState.of(
+            self.session.provider,
+            self.slot.stack_id,
+            self.instance,
+            self.volume_ids,
+            groups,
+            self.walk.attempts,
+            self.inputs.tags,
+        )
+
+    def run(self, expires_at: str | None = None) -> None:
+        """All steps.
+
+        Args:
+            expires_at: the machine's end, where it changed.
+
+        Raises:
+            GpuprovError: a step failed; those before it are done.
+        """
+        self._write_tags(expires_at)
+        # Again, though the machine has its group: rules follow `access` in the spec.
+        self.walk.groups.pop((self.instance.placement.cloud, self.instance.placement.region), None)
+        self.walk.group(self.instance.placement)
+        if self.inputs.power is Power.RUNNING:
+            self._start()
+        self._attach_disks()
+        if self.inputs.power is Power.STOPPED:
+            self._stop()
+
+    def _write_tags(self, expires_at: str | None) -> None:
+        machine = self.instance
+        written = object_tags(
+            self.slot,
+            self.inputs.workload,
+            generation=generation_of(machine) or self.inputs.launch.generation,
+            expires_at=expires_at or machine.tags.get(tags.EXPIRES_AT) or self.inputs.launch.expires_at,
+            owner=self.inputs.launch.owner,
+            stated=self.inputs.tags,
+        )
+        self._set({key: value for key, value in written.items() if machine.tags.get(key) != value})
+
+    def _set(self, changed: dict[str, str]) -> None:
+        if changed:
+            self.session.cloud.set_tags(self.instance.placement, self.instance.id, changed)
+            self.instance = replace(self.instance, tags={**self.instance.tags, **changed})
+
+    def _start(self) -> None:
+        """Start a stopped machine: its new end is written before it runs, and no other machine is ever made for it."""
+        watch, cloud = self.session.watch, self.session.cloud
+        if self.instance.state is InstanceState.STOPPING:
+            self.instance = watch.until_stopped(self.instance)
+        if self.instance.state is not InstanceState.STOPPED:
+            return
+        self._set({tags.EXPIRES_AT: lifetime.expires_at(self.inputs.workload, cloud.now())})
+        try:
+            cloud.start_instance(self.instance.placement, self.instance.id)
+        except (CapacityError, QuotaError) as error:
+            raise type(error)(
+                f"{self.instance.id} cannot be started in {self.instance.placement.zone or self.instance.placement.region}: "
+                f"{error.message}; it stays stopped, with its disks, and no other machine was made",
+                remedy="try `start` again later; to go elsewhere, snapshot its disks and end it with `down` first",
+            ) from error
+        self.instance = watch.until_running(self.instance)
+        if self.instance.state is not InstanceState.RUNNING:
+            raise CloudError(
+                f"{self.instance.id} is {self.instance.state} after it was started",
+                remedy="run the command again: it reads what the machine is now",
+            )
+
+    def _attach_disks(self) -> None:
+        self.volume_ids.clear()
+        for wanted in self.inputs.volumes:
+            disk = self.session.disks.ensure(self.slot, self.inputs, wanted, self.instance)
+            self.volume_ids.append(disk.id)
+
+    def _stop(self) -> None:
+        machine = self.instance
+        if machine.state is InstanceState.PENDING:
+            machine = self.session.watch.until_running(machine)
+        if machine.state is InstanceState.RUNNING:
+            self.session.cloud.stop_instance(machine.placement, machine.id)
+        self.instance = self.session.watch.until_stopped(machine)

@@ -1,0 +1,163 @@
+"""``gpuprov:index:Volume``: a data disk that outlives machines; a ``GpuInstance`` makes it in the zone that it wins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.clouds.cloud import Placement, Volume
+from provisioner.errors import Rejected, UsageError
+from provisioner.vocabulary import CapacityType
+from stacks.provider.disks import placement_of, shrink_steps
+from stacks.provider.identity import Slot
+from stacks.provider.inputs import at, read_offers, read_size
+from stacks.provider.inputs import failures as wrong_inputs
+from stacks.provider.session import Checked, Created, Difference, Found, Session, echo
+from stacks.provider.values import Properties, has_unknown, plain_map, replaced, wrap_map
+
+_ECHOED = ("stackId", "name", "size", "offers")
+
+
+def _read_text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("must be a text")
+    return value
+
+
+_READERS = {"stackId": _read_text, "name": _read_text, "size": read_size, "offers": read_offers}
+
+
+@dataclass(frozen=True, slots=True)
+class Volumes:
+    """Operations on data disks."""
+
+    session: Session
+
+    def check(self, urn: str, olds: Properties, news: Properties) -> Checked:
+        """The inputs with name and size filled in, or what is wrong with them."""
+        del olds
+        values = plain_map(news)
+        wrong = wrong_inputs(values, ("stackId", "size", "offers"), _READERS)
+        if wrong:
+            return Checked(news, wrong)
+        filled = dict(news)
+        if "name" not in values:
+            filled["name"] = replaced(None, Slot.of(urn, "").resource)
+        if not has_unknown(values["size"]):
+            filled["size"] = replaced(news["size"], read_size(values["size"]))
+        return Checked(filled)
+
+    def diff(self, olds: Properties, news: Properties) -> Difference:
+        """What changes.
+
+        Raises:
+            Rejected: the disk would shrink, or be another one.
+        """
+        before, values = plain_map(olds), plain_map(news)
+        known = {key: value for key, value in values.items() if not has_unknown(value)}
+        for key in ("stackId", "name"):
+            if key in known and key in before and known[key] != before[key]:
+                raise Rejected(
+                    f"data disk {before['name']} would become another disk ({key} changed); its data would be deleted",
+                    remedy="keep it as it is, or add a second Volume, copy the data, and then take this one out",
+                )
+        changed: dict[str, bool] = {}
+        if "size" not in known:
+            changed["size"] = False
+        elif known["size"] < before["size"]:
+            raise Rejected(shrink_steps(before["name"], before["size"], known["size"]))
+        elif known["size"] > before["size"] or known["size"] > before.get("diskSize", known["size"]):
+            changed["size"] = False
+        if "offers" in known and self._must_look(before, known):
+            changed["offers"] = False
+        return Difference(changed, stable=("stackId", "name", "provider"))
+
+    def preview_create(self, news: Properties) -> Properties:
+        """The inputs: where the disk will be is known after its machine is made."""
+        return {**echo(news, _ECHOED), **wrap_map({"provider": self.session.provider})}
+
+    def create(self, urn: str, news: Properties) -> Created:
+        """Take the disk into the state; it is made with the first machine that carries it."""
+        values = plain_map(news)
+        resource_id = f"{at('stackId', values, str)}/{at('name', values, str)}"
+        return Created(resource_id, self._outputs(news, self._find(urn, values, values)))
+
+    def preview_update(self, olds: Properties, news: Properties) -> Properties:
+        """What an update would leave."""
+        return {**olds, **echo(news, _ECHOED)}
+
+    def update(self, urn: str, olds: Properties, news: Properties) -> Properties:
+        """Grow the disk if it exists; note where it is."""
+        before, values = plain_map(olds), plain_map(news)
+        disk = self._find(urn, before, values)
+        size_bytes = at("size", values, read_size)
+        if disk is not None and disk.size_bytes < size_bytes:
+            disk = self.session.cloud.grow_volume(placement_of(disk), disk.id, size_bytes)
+        return self._outputs(news, disk)
+
+    def read(self, urn: str, resource_id: str, olds: Properties, inputs: Properties) -> Found:
+        """The disk as it is now; one that was never made, or was deleted by somebody, stays in the state without a place."""
+        before = plain_map(olds)
+        disk = self._find(urn, before, plain_map(inputs))
+        if disk is None and before.get("volumeId"):
+            self.session.tell(
+                urn, f"data disk {before['volumeId']} is not there any more; the next machine gets an empty one"
+            )
+        return Found(resource_id, self._outputs(inputs, disk), inputs)
+
+    def delete(self, urn: str, olds: Properties) -> None:
+        """Delete the disk and its data; return when the cloud has it no more.
+
+        Raises:
+            GpuprovError: it is attached to a machine, or the cloud refused; it stays in the state.
+        """
+        before = plain_map(olds)
+        bound = _bound(before)
+        known = (bound, str(before["volumeId"])) if bound is not None else None
+        self.session.disks.delete(self._slot(urn, before), at("offers", before, read_offers), known)
+
+    def _find(self, urn: str, before: Mapping[str, Any], values: Mapping[str, Any]) -> Volume | None:
+        bound = _bound(before)
+        places = [*([bound] if bound else []), *_offers(before), *_offers(values)]
+        return self.session.disks.find(self._slot(urn, values or before), places)
+
+    def _slot(self, urn: str, values: Mapping[str, Any]) -> Slot:
+        own = Slot.of(urn, at("stackId", values, str), at("name", values, str))
+        if not own.stack_id:
+            raise UsageError("a Volume needs the stackId of its Launch", where="stackId")
+        return own
+
+    def _must_look(self, before: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+        """Whether new offers are in regions where the disk could come to be without the state knowing them."""
+        now = {(offer.cloud, offer.region) for offer in at("offers", known, read_offers)}
+        bound = _bound(before)
+        if bound is not None:
+            return (bound.cloud, bound.region) not in now
+        return now != {(offer.cloud, offer.region) for offer in _offers(before)}
+
+    def _outputs(self, inputs: Properties, disk: Volume | None) -> Properties:
+        outputs = {**echo(inputs, _ECHOED), **wrap_map({"provider": self.session.provider})}
+        if disk is None:
+            return outputs
+        # Not what it is attached to: that changes with every machine and would show as drift.
+        binding = {
+            "volumeId": disk.id,
+            "cloud": disk.cloud,
+            "region": disk.region,
+            "zone": disk.zone,
+            "diskSize": disk.size_bytes,
+        }
+        return outputs | wrap_map(binding)
+
+
+def _bound(values: Mapping[str, Any]) -> Placement | None:
+    """Where the disk is, as far as the state knows."""
+    if not values.get("volumeId"):
+        return None
+    return Placement(values["cloud"], values["region"], values.get("zone"), "", CapacityType.ON_DEMAND)
+
+
+def _offers(values: Mapping[str, Any]) -> tuple[Placement, ...]:
+    offers = values.get("offers")
+    return () if offers is None or has_unknown(offers) else read_offers(offers)
