@@ -51,7 +51,7 @@ _BATCH = """
 inference:
   # engine: vllm                     # vllm sglang tensorrt-llm transformers llama.cpp, with a version if it matters: vllm@0.19
   context_tokens: {context}               # input + output of the longest request; decides the memory
-  concurrency: 64                    # requests at once; more of them share each read of the weights
+  concurrency: 32                    # requests at once; more of them share each read of the weights
   input_tokens: {input}                  # a typical request; decides the speed
   output_tokens: {output}
   total: 50M tokens                  # the work; or  duration: 6h
@@ -82,14 +82,14 @@ _TAIL = """
 storage:
   data: {data}                       # persistent disk; survives the instance
 
-# placement:                         # hard requirements; leave out what does not matter
-#   clouds: [aws, gcp]
-#   regions: [us-east-1, us-central1]
-#   gpus: [L4, A10G, L40S]           # names or classes
-#   max_gpus: 8
-#   capacity: auto                   # auto | spot | on-demand | reserved
-#   max_price: 12 USD/h              # compute only
-#   budget: 3000 USD/month           # the whole bill
+placement:                           # hard requirements; leave out what does not matter
+  clouds: [aws, gcp]
+  # regions: [us-east-1, us-central1]
+  # gpus: [L4, A10G, L40S]           # names or classes
+  {max_gpus}
+  # capacity: auto                   # auto | spot | on-demand | reserved
+  # max_price: 12 USD/h              # compute only
+  # budget: 3000 USD/month           # the whole bill
 
 optimize: cost                       # cost | throughput | latency
 
@@ -133,6 +133,7 @@ def quoted(text: str) -> str:
 
 def spec_text(task: Task, model_id: str, *, file: str = "workload.yaml", context_limit: int | None = None) -> str:
     """A commented spec for a task and a model. ``context_limit`` is the most tokens that the model takes."""
+    fits_one_gpu = model_id == DEFAULT_MODELS[task]
     limit = context_limit or CONTEXT_TOKENS
     context = min(CONTEXT_TOKENS, limit)
     sequence = min(PRETRAIN_SEQUENCE_TOKENS if task is Task.PRETRAIN else FINETUNE_SEQUENCE_TOKENS, limit)
@@ -148,6 +149,7 @@ def spec_text(task: Task, model_id: str, *, file: str = "workload.yaml", context
         input=min(1024, context * 3 // 4),
         output=min(256, context // 4),
         sequence=sequence,
+        max_gpus="max_gpus: 1  # of the whole workload" if fits_one_gpu else "# max_gpus: 8  # of the whole workload",
         data="100GiB",
         pattern="bursty",
         hours="  hours_per_month: 120               # hours of use that a month is billed for\n" if is_serve else "",

@@ -26,6 +26,7 @@ def test_it_writes_a_spec_without_warnings(task: str, capsys: pytest.CaptureFixt
     out, err = capsys.readouterr()
     assert out == ""
     assert "gpuprov plan workload.yaml" in err
+    assert run(["plan", "workload.yaml"]) == 0
 
 
 def test_it_refuses_to_overwrite(capsys: pytest.CaptureFixture[str]) -> None:
