@@ -19,7 +19,7 @@ LAUNCH_NAME = "launch"
 INSTANCE_NAME = "instance"
 DISK_KINDS = ("data", "checkpoints")
 """Storage of a plan that outlives the machine; root and local disks come and go with it."""
-_LAUNCH_FACTS = ("stackId", "generation", "createdAt", "expiresAt", "image", "owner")
+_LAUNCH_FACTS = ("stackId", "generation", "createdAt", "expiresAt", "image", "owner", "avoid")
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,9 +65,11 @@ class GpuInstances:
 
     def check(self, urn: str, olds: Properties, news: Properties) -> Checked:
         """The inputs with defaults and sizes in bytes, or what is wrong with them."""
-        Slot.of(urn, "")
         values = plain_map(news)
         wrong = wrong_inputs(values, ("launch", "workload", "offers"), _READERS)
+        own_name = Slot.of(urn, "").resource
+        if "volumes" not in wrong and own_name in _names(values.get("volumes")):
+            wrong["volumes"] = f"a data disk has the machine's own name {own_name!r}: their tags would be the same"
         if wrong:
             return Checked(news, wrong)
         filled = dict(news)
@@ -216,6 +218,10 @@ class GpuInstances:
             session.tell(urn, text if failures.wants_marks() else failures.strip(text))
 
         return Failover(session.cloud, session.lifeline, calls, slot, inputs, session.quota_family, tell)
+
+
+def _names(volumes: Any) -> list[Any]:
+    return [entry.get("name") for entry in volumes or () if isinstance(entry, Mapping)]
 
 
 def checked_root_volume(olds: Properties, news: Properties) -> Any:

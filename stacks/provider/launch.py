@@ -85,7 +85,8 @@ class Launches:
     def preview_create(self, news: Properties) -> Properties:
         """What is known of a launch before it is made."""
         unknown = dict.fromkeys(("stackId", "createdAt", "expiresAt", "image", "owner"), UNKNOWN)
-        return {**echo(news, _ECHOED), **wrap_map({**unknown, "generation": 1, "provider": self.session.provider})}
+        known = {"generation": 1, "avoid": [], "provider": self.session.provider}
+        return {**echo(news, _ECHOED), **wrap_map({**unknown, **known})}
 
     def create(self, news: Properties) -> Created:
         """A new identity, with everything that later calls are made of."""
@@ -292,7 +293,7 @@ class Launches:
                     "expiresAt": facts.expires_at,
                     "image": dict(facts.image),
                     "owner": facts.owner,
-                    "avoid": list(facts.avoid) or None,
+                    "avoid": list(facts.avoid),
                     "provider": self.session.provider,
                 }
             ),
