@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 from policies.gate import Verdict, judge_plan
@@ -22,12 +23,15 @@ from stacks import pending
 from stacks.clouds import open_cloud
 from stacks.deploy import Session
 from stacks.failures import Attempt
-from stacks.inventory import Standing, account, look
+from stacks.inventory import Standing, account, held_ids, look
 from stacks.outcome import Changes, Outcome
 from stacks.program import INSTANCE_NAME, ProgramInputs, inputs_of_plan
 from stacks.site import Site
 from stacks.state import StackState
 from stacks.sticky import plan_for_stack
+
+_SHOWN_MAX_S = 3.0
+_SHOWN_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +163,13 @@ def update(session: Session, decision: Decision, seen: Outcome) -> Applied:
         raise ApplyFailed(error, replace(applied, standing=standing)) from outcome.failure
     if state is not None and state.pending_creates:
         state = pending.settle(session, decision.provider)
-    return replace(applied, state=state, standing=_look(cloud, state, decision))
+    standing = _look(cloud, state, decision) if outcome is seen else _look_until_shown(cloud, state, decision)
+    return replace(applied, state=state, standing=standing)
 
 
 def is_settled(seen: Outcome, state: StackState | None) -> bool:
     """Whether a preview shows that an update would change neither a resource nor the state."""
+    # What is learned about a disk that was bound late is written with the next change; it is not worth an update.
     drifted = any(drift.is_gone or drift.changed() for drift in seen.drift)
     unfinished = state is None or bool(state.pending) or any(r.init_errors or r.is_doomed for r in state.own)
     return seen.changes.is_empty and not drifted and not unfinished
@@ -218,6 +224,17 @@ def _attempts(outcome: Outcome, state: StackState | None) -> tuple[Attempt, ...]
     made = any(step.name == INSTANCE_NAME and step.kind in ("create", "replace") for step in outcome.steps)
     entries = state.outputs.get("attempts") or () if made and state is not None else ()
     return tuple(Attempt.from_document(entry) for entry in entries)
+
+
+def _look_until_shown(cloud: Cloud, state: StackState | None, decision: Decision) -> Standing | None:
+    """What the cloud holds once it shows what was just made: lists lag, and a bill without the new disk would be wrong."""
+    until = monotonic() + _SHOWN_MAX_S
+    while True:
+        standing = _look(cloud, state, decision)
+        missing = held_ids(state) - {entry.id for entry in standing.objects} if standing is not None else set()
+        if not missing or monotonic() > until:
+            return standing
+        sleep(_SHOWN_POLL_S)
 
 
 def _look(cloud: Cloud, state: StackState | None, decision: Decision) -> Standing | None:

@@ -83,9 +83,8 @@ class Drift:
     after: Mapping[str, Any] = field(default_factory=dict)
 
     def changed(self) -> dict[str, tuple[Any, Any]]:
-        """Outputs that differ: name -> (state, cloud)."""
-        names = dict.fromkeys((*self.before, *self.after))
-        pairs = {name: (self.before.get(name), self.after.get(name)) for name in names}
+        """Outputs that differ: name -> (state, cloud). What the state never knew is learned, and no difference."""
+        pairs = {name: (value, self.after.get(name)) for name, value in self.before.items() if value is not None}
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 

@@ -66,8 +66,11 @@ def machine_anchor(state: StackState | None) -> Anchor | None:
 
 def disk_anchor(state: StackState | None) -> Anchor | None:
     """The zone of the stack's data disks, or ``None`` before they exist; disks never move."""
-    volumes = state.volumes if state is not None else ()
-    bound = (volume.outputs for volume in volumes if volume.outputs.get("zone"))
+    if state is None:
+        return None
+    bound = [volume.outputs for volume in state.volumes if volume.outputs.get("zone")]
+    if state.outputs.get("volumeIds") and state.outputs.get("zone"):
+        bound.append(state.outputs)  # a disk is where its machine is; the disk's own entry learns that at the next refresh
     return next((Anchor(str(o["cloud"]), str(o["region"]), str(o["zone"])) for o in bound), None)
 
 

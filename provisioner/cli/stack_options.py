@@ -84,8 +84,14 @@ def screen() -> tuple[Watch, Progress]:
     from stacks.deploy import Watch
     from stacks.progress import Progress
 
-    progress = Progress(say)
-    return Watch(say, progress.step, progress.detail), progress
+    quiet = current().quiet
+
+    def tell(text: str) -> None:  # called from the engine's event thread too, where there is no click context
+        if not quiet:
+            click.echo(text, err=True)
+
+    progress = Progress(tell)
+    return Watch(tell, progress.step, progress.detail), progress
 
 
 def require_consent(*, yes: bool) -> None:

@@ -135,10 +135,19 @@ def print_preview(stack: str, decision: Decision, seen: Outcome) -> None:
     click.echo(f"preview of stack {stack}:")
     for line in preview_lines(seen):
         click.echo(line)
-    for finding in decision.verdict.findings:
-        warn(f"{finding.rule.id}: {finding.outcome.message}")
+    show_findings(decision)
     for warning in seen.warnings:
         warn(warning)
+
+
+def show_findings(decision: Decision) -> None:
+    """What the gate remarked without saying no: one line a rule, however many offers it is about."""
+    by_rule: dict[str, list[str]] = {}
+    for finding in decision.verdict.findings:
+        by_rule.setdefault(finding.rule.id, []).append(finding.outcome.message)
+    for rule, messages in by_rule.items():
+        more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""
+        warn(f"{rule}: {messages[0]}{more}")
 
 
 def show_decision(decision: Decision, loaded: Loaded) -> None:
@@ -146,8 +155,7 @@ def show_decision(decision: Decision, loaded: Loaded) -> None:
     settings = current()
     if not settings.quiet:
         print_plan(decision.plan, file=sys.stderr, color=settings.use_color)
-    for finding in decision.verdict.findings:
-        warn(f"{finding.rule.id}: {finding.outcome.message}")
+    show_findings(decision)
     if loaded.workload.run is not None:
         warn("`run` is accepted, and not started yet: starting it on the machine comes with a later step of gpuprov")
     if decision.provider == "sandbox":

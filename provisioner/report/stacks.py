@@ -20,8 +20,9 @@ def print_stacks(rows: Sequence[Mapping[str, Any]], *, color: bool) -> None:
     if not rows:
         click.echo("no stacks; `gpuprov up SPEC` makes one")
     for row in rows:
-        name = click.style(row["stack"], bold=True) if color else row["stack"]
-        click.echo(f"{name}  {row['state']}  on {row['provider']}  {_price(row['price'])}", color=color or None)
+        name = click.style(row["stack"], bold=True)
+        line = f"{name}  {row['state']}  on {row['provider']}  {_price(row['price'])}"
+        click.echo(line, color=None if color else False)
         for text in row["objects"]:
             click.echo(f"    {text}")
         for text in row["notes"]:

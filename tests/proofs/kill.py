@@ -1,0 +1,88 @@
+"""``python -m tests.proofs.kill --count 50 --out docs/proofs/kill.md``: the whole count of kills, with its result in a page."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.stacks.kill import CREATE_S, MODES, Wound, blows, strike, undisturbed_s
+
+SEED = 20261130
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Kill as often as asked, write the page, and give 1 where one kill did not heal."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--out", type=Path, default=Path("docs/proofs/kill.md"))
+    options = parser.parse_args(arguments)
+    wounds = []
+    with tempfile.TemporaryDirectory(prefix="gpuprov-kill-") as folder:
+        whole_s = undisturbed_s(Path(folder) / "whole")
+        for blow in blows(options.count, options.seed):
+            wound = strike(Path(folder) / f"{blow.number:03}", blow, whole_s)
+            wounds.append(wound)
+            print(_line(wound), flush=True)
+            if not wound.is_healed:
+                print(wound.messages, file=sys.stderr)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(page(wounds, whole_s, options.seed), encoding="utf-8")
+    return 0 if all(wound.is_healed for wound in wounds) else 1
+
+
+def page(wounds: list[Wound], whole_s: float, seed: int) -> str:
+    """The result for people, dated, with the commit that it was made from."""
+    bad = [wound for wound in wounds if not wound.is_healed]
+    phases = Counter(wound.phase for wound in wounds)
+    rows = "\n".join(f"| {phase} | {count} |" for phase, count in phases.most_common())
+    modes = "\n".join(
+        f"| {mode} | {sum(w.blow.mode == mode for w in wounds)} | {max((w.machines_at_once for w in wounds if w.blow.mode == mode), default=0)}"
+        f" | {sum(len(w.bills_after_down) for w in wounds if w.blow.mode == mode)} |"
+        for mode in MODES
+    )
+    failures = "\n".join(f"- {_line(wound)}" for wound in bad) or "None."
+    return f"""\
+# Killed at any moment
+
+{len(wounds)} SIGKILLs of `gpuprov up` on the sandbox cloud, at seeded random moments between its start and a little after its
+end ({whole_s:.1f} s undisturbed, {CREATE_S:.0f} s of it inside the create call), each followed by `up` and `down`.
+The sandbox's own bill is the judge: the most machines that ever existed at once, and what bills at the end.
+
+{datetime.now(UTC):%Y-%m-%d} · commit {_commit()} · seed {seed} · `make proof-kill`
+
+| killed | times | most machines at once | objects that bill after `down` |
+|---|---|---|---|
+{modes}
+
+`caller` is the command's process alone, `group` its process group, `everything` also the engine and a part of its plugins.
+
+| how far the `up` was | times |
+|---|---|
+{rows}
+
+## Not healed
+{failures}
+"""
+
+
+def _line(wound: Wound) -> str:
+    verdict = "healed" if wound.is_healed else "NOT HEALED"
+    return (
+        f"{wound.blow.number:3} {wound.blow.mode:<10} at {wound.at_s:5.2f} s ({wound.phase}): {verdict}, up {wound.up_code}, "
+        f"down {wound.down_code}, {wound.machines_at_once} at once, {len(wound.bills_after_down)} left"
+    )
+
+
+def _commit() -> str:
+    answer = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
+    return answer.stdout.strip() or "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+"""A sample of the kills of `make proof-kill`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stacks.kill import Blow, strike, undisturbed_s
+
+SAMPLE = (
+    Blow(0, "caller", 0.75, "start"),
+    Blow(1, "group", 0.55, "end"),
+    Blow(2, "everything", 0.80, "start"),
+    Blow(3, "everything", 0.70, "end"),
+    Blow(4, "caller", 0.35, "start"),
+)
+
+
+@pytest.fixture(scope="module")
+def whole_s(tmp_path_factory):
+    return undisturbed_s(tmp_path_factory.mktemp("whole") / "home")
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.parametrize("blow", SAMPLE, ids=lambda blow: f"{blow.mode}-{blow.share}")
+def test_a_killed_up_is_taken_over_and_ended(tmp_path, whole_s, blow):
+    wound = strike(tmp_path / "killed", blow, whole_s)
+    assert wound.machines_at_once <= 1
+    assert wound.machines_after_up == 1, wound.messages
+    assert wound.bills_after_down == ()
+    assert wound.is_healed, wound.messages
