@@ -45,7 +45,7 @@ def load(path: Path) -> Loaded:
     Raises:
         SpecError: the file cannot be read, or is no valid spec.
     """
-    return parse(_read_bytes(path, str(path)), path)
+    return parse(_read_bytes(path, "the spec", str(path)), path)
 
 
 def parse(content: bytes, path: Path) -> Loaded:
@@ -70,16 +70,16 @@ def _error(message: str, remedy: str, file: str, mark: Mark | None) -> SpecError
     return SpecError(message, where=Position(file, *(mark or (1, 1))), remedy=remedy)
 
 
-def _read_bytes(path: Path, where: Position | str) -> bytes:
+def _read_bytes(path: Path, what: str, where: Position | str) -> bytes:
     try:
         with path.open("rb") as stream:
             content = stream.read(SIZE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise SpecError(f"cannot read {path}: {reason}", where=where, remedy="name a file that can be read") from None
+        raise SpecError(f"cannot read {what}: {reason}", where=where, remedy="name a file that can be read") from None
     if len(content) > SIZE_BYTES_MAX:
         raise SpecError(
-            f"{path} is larger than {SIZE_BYTES_MAX // 2**20} MiB", where=where, remedy="is it the right file?"
+            f"{what} is larger than {SIZE_BYTES_MAX // 2**20} MiB", where=where, remedy="is it the right file?"
         )
     return content
 
@@ -126,7 +126,7 @@ def _with_config(root: Node, spec_path: Path) -> Node:
         raise SpecError("model.config is no path", where=where, remedy="write a path such as ./config.json") from None
     if is_special:
         raise SpecError(f"model.config: {path} is no file", where=where, remedy="name a model's config.json")
-    content = _read_bytes(path, where)
+    content = _read_bytes(path, f"model.config {path}", where)
     try:
         config = from_python(json.loads(content))
     except (ValueError, RecursionError) as error:
