@@ -166,11 +166,11 @@ class OfferedFacts(PlacementFacts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A disk of a machine, or on its own. ``role`` is ``root`` or ``data``."""
+    """A disk of a machine, or on its own. ``role`` is ``root`` or ``data``; ``encrypted`` ``None``: the account's default decides."""
 
     key: str
     role: str
-    encrypted: Known[bool]
+    encrypted: Known[bool | None]
     customer_key: Known[bool] = False
     size_bytes: Known[int | None] = None
 
@@ -187,7 +187,7 @@ class MachineFacts(Subject):
     instance: Known[InstanceType | None] = None
     disks: Known[tuple[Disk, ...]] = ()
     metadata_tokens: Known[str | None] = None
-    """EC2 ``http_tokens``: ``required`` or ``optional``; ``None`` on clouds without the choice."""
+    """EC2 ``http_tokens``: ``required`` or ``optional``; ``None`` where the program leaves it to image and account."""
     metadata_endpoint: Known[str | None] = None
     metadata_hop_limit: Known[int | None] = None
     image: Known[str | None] = None

@@ -70,7 +70,7 @@ def aws_machine(
         capacity_type=_aws_capacity(resource, read),
         instance=instance,
         disks=disks,
-        metadata_tokens=UNKNOWN if tokens.is_absent else tokens.text(),
+        metadata_tokens=tokens.text(),
         metadata_endpoint=endpoint.text(),
         metadata_hop_limit=hops.whole(),
         image=image,
@@ -121,7 +121,7 @@ def _aws_disks(
         disks = [disk for disk in disks if disk.role != "root"]
         _add_disk(disks, places, root, "root", "root")
     if not any(disk.role == "root" for disk in disks):
-        disks.append(Disk(key="root", role="root", encrypted=UNKNOWN))
+        disks.append(Disk(key="root", role="root", encrypted=None))
     data = resource.child("ebs_block_device").items()
     if isinstance(data, Unknown) and not is_template:
         # The provider computes this list where the program describes no further disk: nothing more is attached.
@@ -141,7 +141,7 @@ def _add_disk(disks: list[Disk], places: Places, block: Value, role: str, key: s
         Disk(
             key=key,
             role=role,
-            encrypted=UNKNOWN if flag is None else flag,
+            encrypted=flag,
             customer_key=is_set(child(block, "kms_key_id")),
             size_bytes=size * GIB if isinstance(size, int) else size,
         )
@@ -160,7 +160,7 @@ def aws_volume(resource: Resource) -> DiskFacts:
     disk = Disk(
         key="data",
         role="data",
-        encrypted=UNKNOWN if flag is None else flag,
+        encrypted=flag,
         customer_key=is_set(resource.child("kms_key_id")),
         size_bytes=size * GIB if isinstance(size, int) else size,
     )

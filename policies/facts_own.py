@@ -47,7 +47,13 @@ def instance_subjects(inputs: Value, holder: Holder, placer: Placer) -> list[Sub
     sized = sized_workload(workload, unknown_keys)
     name = workload.name if not isinstance(workload, Unknown) else holder.name
     spec = spec_facts(
-        workload, path=holder.path, source=holder.source, locate=locate, name=name, unknown_keys=unknown_keys
+        workload,
+        path=holder.path,
+        source=holder.source,
+        locate=locate,
+        name=name,
+        unknown_keys=unknown_keys,
+        tags=inputs.child("tags").table(),
     )
     placed = OfferedFacts(
         name=name,

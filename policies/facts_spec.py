@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from policies.facts import UNKNOWN, Candidate, Known, OfferedFacts, Source, SpecFacts, Subject, Unknown
@@ -54,19 +56,27 @@ def spec_facts(
     locate: Callable[[str], Position],
     name: str | None = None,
     unknown_keys: frozenset[str] = frozenset(),
+    tags: Known[Mapping[str, Known[str]]] = MappingProxyType({}),
 ) -> SpecFacts:
-    """A workload's own words."""
-    known = not isinstance(workload, Unknown)
-    tags_unknown = not known or any(key == "tags" for key in unknown_keys)
+    """A workload's own words; ``tags`` are further ones that its resource carries."""
     return SpecFacts(
         name=name or (workload.name if not isinstance(workload, Unknown) else "workload"),
         path=path,
         source=source,
-        tags=UNKNOWN if tags_unknown or isinstance(workload, Unknown) else workload.tags,
+        tags=_spec_tags(workload, unknown_keys, tags),
         locate=locate,
         workload=workload,
         unknown_keys=unknown_keys,
     )
+
+
+def _spec_tags(
+    workload: Known[Workload], unknown_keys: frozenset[str], tags: Known[Mapping[str, Known[str]]]
+) -> Known[Mapping[str, Known[str]]]:
+    if isinstance(workload, Unknown) or isinstance(tags, Unknown) or "tags" in unknown_keys:
+        return UNKNOWN
+    later = {key.removeprefix("tags."): UNKNOWN for key in unknown_keys if key.startswith("tags.")}
+    return {**workload.tags, **later, **tags}
 
 
 def plan_facts(
@@ -97,8 +107,6 @@ def plan_facts(
 
 
 def _with_choice(facts: OfferedFacts, plan: Plan, placer: Placer) -> OfferedFacts:
-    from dataclasses import replace
-
     choice, footprint = plan.choice, plan.footprint
     if choice is None or footprint is None:
         return facts

@@ -52,6 +52,8 @@ class Outcome:
     message: str = ""
     remedy: str | None = None
     identity: str = ""
+    stays: bool = False
+    """An unknown that no later step of the program resolves: the file leaves the fact to others (an account's default)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,6 @@ def failed(key: str, message: str, remedy: str, *, identity: str = "") -> Outcom
     return Outcome(Result.FAIL, key, message, remedy, identity)
 
 
-def unknown(key: str, message: str, remedy: str, *, identity: str = "") -> Outcome:
-    """The fact cannot be told from what is judged."""
-    return Outcome(Result.UNKNOWN, key, message, remedy, identity)
+def unknown(key: str, message: str, remedy: str, *, identity: str = "", stays: bool = False) -> Outcome:
+    """The fact cannot be told from what is judged; ``stays`` where it will not be told later either."""
+    return Outcome(Result.UNKNOWN, key, message, remedy, identity, stays)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from policies.facts import UNKNOWN, Known, MachineFacts, PlacementFacts, SpecFacts, Unknown
+from policies.facts import UNKNOWN, MachineFacts, PlacementFacts, SpecFacts, Unknown
 from policies.parameters import Parameter
 from policies.rule import Level, Outcome, Rule, Setting, Severity, failed, passed, unknown
 from provisioner.tags import WORKLOAD
@@ -15,14 +14,10 @@ from provisioner.workload.patterns import TAG_KEY
 OWNER_KEYS = ("owner", "team", "gpuprov:owner", "gpuprov-owner")
 
 
-def _tags(facts: SpecFacts | MachineFacts) -> Known[Mapping[str, Any]]:
-    return facts.read_entries("tags") if isinstance(facts, SpecFacts) else facts.tags
-
-
 def owner_tag(facts: SpecFacts | MachineFacts, setting: Setting) -> Iterator[Outcome]:
     """A person or a team answers for the machine."""
     wanted: tuple[str, ...] = setting.parameters["keys"]
-    tags = _tags(facts)
+    tags = facts.tags
     remedy = f"add the tag {wanted[0]}"
     if isinstance(tags, Unknown):
         yield unknown("tags", f"the tags of {facts.name} are not known yet", remedy)
@@ -37,7 +32,7 @@ def owner_tag(facts: SpecFacts | MachineFacts, setting: Setting) -> Iterator[Out
 def required_tags(facts: SpecFacts | MachineFacts, setting: Setting) -> Iterator[Outcome]:
     """The tags that the organisation asks for are there."""
     wanted: tuple[str, ...] = setting.parameters["keys"]
-    tags = _tags(facts)
+    tags = facts.tags
     if isinstance(tags, Unknown):
         yield unknown("tags", f"the tags of {facts.name} are not known yet", "write them as constants")
         return

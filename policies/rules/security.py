@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from policies.facts import (
@@ -135,7 +135,7 @@ def imdsv2(facts: MachineFacts, setting: Setting) -> Iterator[Outcome]:
     remedy = 'set metadata_options { http_tokens = "required" }'
     if isinstance(facts.metadata_tokens, Unknown) or facts.metadata_tokens is None:
         message = f"{facts.name} does not say whether the metadata service needs a token; image and account decide, and many allow IMDSv1"
-        yield unknown("metadata_tokens", message, remedy)
+        yield unknown("metadata_tokens", message, remedy, stays=facts.metadata_tokens is None)
         return
     message = f"{facts.name} lets any request read its metadata and credentials (IMDSv1): http_tokens is {facts.metadata_tokens}"
     yield failed("metadata_tokens", message, remedy)
@@ -191,9 +191,9 @@ def data_encryption(facts: MachineFacts | DiskFacts, setting: Setting) -> Iterat
 def _judge_encryption(name: str, disk: Disk) -> Outcome:
     key = f"{disk.key}.encrypted"
     what = "root disk" if disk.role == "root" else "data disk"
-    if isinstance(disk.encrypted, Unknown):
+    if isinstance(disk.encrypted, Unknown) or disk.encrypted is None:
         message = f"{name} does not say whether its {what} is encrypted; the account's default decides"
-        return unknown(key, message, "set encrypted = true", identity=disk.key)
+        return unknown(key, message, "set encrypted = true", identity=disk.key, stays=disk.encrypted is None)
     if disk.encrypted:
         return passed(key)
     return failed(key, f"the {what} of {name} is not encrypted", "set encrypted = true", identity=disk.key)
@@ -285,7 +285,7 @@ def secret_in_user_data(facts: MachineFacts, setting: Setting) -> Iterator[Outco
 def secret_in_tags(facts: SpecFacts | MachineFacts | DiskFacts, setting: Setting) -> Iterator[Outcome]:
     """Tags hold no secret: anyone who may list machines can read them."""
     del setting
-    tags: Known[Mapping[str, Any]] = facts.read_entries("tags") if isinstance(facts, SpecFacts) else facts.tags
+    tags = facts.tags
     remedy = "remove the tag and revoke the value"
     if isinstance(tags, Unknown):
         yield unknown("tags", f"the tags of {facts.name} are not known yet", "write them as constants")
