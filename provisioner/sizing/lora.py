@@ -77,11 +77,13 @@ def adapter_params(shape: ModelShape, rank: int, targets: str | tuple[str, ...])
     return total
 
 
-@lru_cache(maxsize=256)
-def adapter_input_elements(shape: ModelShape, targets: str | tuple[str, ...]) -> int:
-    """Elements per token and layer stack that adapters add to stored activations: a copy of each target's input."""
-    names = target_names(targets, shape)
-    return sum(
-        count * sum(m.inputs for m in kind.mixer.matrices + kind.mlp.matrices if names is None or m.name in names)
-        for count, kind in zip(shape.counts, shape.kinds, strict=True)
-    )
+@lru_cache(maxsize=1024)
+def adapter_elements(layer: Layer, names: frozenset[str] | None) -> float:
+    """Elements per token that adapters add to what a layer stores.
+
+    A dropped-out copy of each target's input with its one-byte mask, and half of the output for the sum of base and adapter.
+
+    Source: LitGPT config_hub/finetune, QLoRA on all linear layers against LoRA on queries and values of the same models.
+    """
+    chosen = [m for m in layer.mixer.matrices + layer.mlp.matrices if names is None or m.name in names]
+    return sum(1.5 * matrix.inputs + 0.5 * matrix.outputs for matrix in chosen)

@@ -13,32 +13,53 @@ from functools import lru_cache
 
 from provisioner.sizing.shapes import Layer, Mlp, ModelShape
 
-NORM_FP32_COPIES = 1
-"""Each RMS or layer norm stores an fp32 copy of its input beside the 16-bit one."""
+NORM_ELEMENTS = 2
+"""Each RMS or layer norm stores an fp32 copy of its input, two elements of the compute type."""
 SELECTIVE_SHARE = 0.45
 """Share of a layer that selective checkpointing keeps: the outputs of matrix products and attention."""
-EAGER_BYTES_PER_SCORE = 8
-"""Bytes per attention score that eager attention stores: 16-bit scores, fp32 softmax, 16-bit result."""
+EAGER_BYTES_PER_SCORE = 6
+"""Bytes per attention score that eager attention stores: fp32 softmax and its 16-bit copy."""
+EAGER_WORKING_BYTES = 14
+"""Bytes per score while one layer runs backward: scores, softmax and their gradients (7B models at 8,192 tokens, ms-swift)."""
+
+
+def frozen_elements(layer: Layer, hidden: int) -> float:
+    """Elements per token that a layer need not store where its weights are frozen: inputs kept only for weight gradients.
+
+    These are the normed inputs of attention and MLP, and the input of the down projection.
+    """
+    attends = 0 if layer.mixer.kind == "none" else hidden
+    return attends + (hidden + layer.mlp.width if layer.mlp.width else 0)
 
 
 @lru_cache(maxsize=4096)
-def layer_elements(layer: Layer, hidden: int, *, repeats_kv: bool = False) -> float:
+def layer_elements(layer: Layer, hidden: int, *, repeats_kv: bool = False, frozen: bool = False) -> float:
     """Elements per token that one layer stores for its backward pass (fp32 copies counted as two)."""
     mixer = layer.mixer
-    total = 0.0
+    total = -frozen_elements(layer, hidden) if frozen else 0.0
     if mixer.kind in ("full", "window"):
         query, keys = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
-        total += 2.5 * hidden + 2 * query + 2 * keys + 2 * NORM_FP32_COPIES * hidden
+        total += 2.5 * hidden + 2 * query + 2 * keys + NORM_ELEMENTS * hidden
         if repeats_kv and keys < query:
             total += 2 * query
         if mixer.vector_params >= 2 * mixer.head_dim and mixer.vector_params <= 4 * mixer.head_dim:
             total += 3 * (query + keys)
     elif mixer.kind != "none":
         outputs = sum(matrix.outputs for matrix in mixer.matrices if matrix.name != "o_proj")
-        total += 2.5 * hidden + 2 * outputs + 2 * NORM_FP32_COPIES * hidden
+        total += 2.5 * hidden + 2 * outputs + NORM_ELEMENTS * hidden
     if layer.mlp.matrices or layer.mlp.experts:
-        total += 2.5 * hidden + mlp_elements(layer.mlp, hidden) + 2 * NORM_FP32_COPIES * hidden
+        total += 2.5 * hidden + mlp_elements(layer.mlp, hidden) + NORM_ELEMENTS * hidden
     return total
+
+
+@lru_cache(maxsize=512)
+def norm_elements(shape: ModelShape) -> float:
+    """Elements per token that the norms of all layers store in fp32."""
+    halves = sum(
+        count * ((kind.mixer.kind != "none") + bool(kind.mlp.matrices or kind.mlp.experts))
+        for count, kind in zip(shape.counts, shape.kinds, strict=True)
+    )
+    return float(halves * NORM_ELEMENTS * shape.hidden_size)
 
 
 def mlp_elements(mlp: Mlp, hidden: int) -> float:
@@ -48,21 +69,21 @@ def mlp_elements(mlp: Mlp, hidden: int) -> float:
 
 
 @lru_cache(maxsize=512)
-def stack_elements(shape: ModelShape, *, repeats_kv: bool = False) -> float:
+def stack_elements(shape: ModelShape, *, repeats_kv: bool = False, frozen: bool = False) -> float:
     """Elements per token that all layers store."""
     return sum(
-        count * layer_elements(kind, shape.hidden_size, repeats_kv=repeats_kv)
+        count * layer_elements(kind, shape.hidden_size, repeats_kv=repeats_kv, frozen=frozen)
         for count, kind in zip(shape.counts, shape.kinds, strict=True)
     )
 
 
 @lru_cache(maxsize=512)
-def widest_layer_elements(shape: ModelShape, *, repeats_kv: bool = False) -> float:
+def widest_layer_elements(shape: ModelShape, *, repeats_kv: bool = False, frozen: bool = False) -> float:
     """Elements per token of the layer that stores most."""
-    return max(layer_elements(kind, shape.hidden_size, repeats_kv=repeats_kv) for kind in shape.kinds)
+    return max(layer_elements(kind, shape.hidden_size, repeats_kv=repeats_kv, frozen=frozen) for kind in shape.kinds)
 
 
-def eager_bytes_per_token(shape: ModelShape, sequence_tokens: int) -> int:
+def eager_bytes_per_token(shape: ModelShape, sequence_tokens: int, bytes_per_score: int = EAGER_BYTES_PER_SCORE) -> int:
     """Bytes per token and layer of eager attention's scores."""
     heads = max((kind.mixer.heads for kind in shape.kinds if kind.mixer.kind in ("full", "window")), default=0)
-    return heads * sequence_tokens * EAGER_BYTES_PER_SCORE
+    return heads * sequence_tokens * bytes_per_score

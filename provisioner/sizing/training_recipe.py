@@ -27,6 +27,10 @@ momentum for SGD, Lion and Muon (which leaves embeddings to AdamW), row and colu
 """
 FOLLOWS_PARAMETERS = (Optimizer.ADAMW, Optimizer.SGD, Optimizer.LION, Optimizer.MUON)
 """Optimizers whose state has the parameters' own width (vramcalc 0.1.2 benchmarks/results.jsonl)."""
+RESERVED_SHARE_TRAINER = 0.20
+"""Reserved over allocated of Hugging Face Trainer with FSDP (7 to 9 % on one GPU): 41 runs of
+foundation-model-stack/fms-acceleration scripts/benchmarks/refs.
+"""
 FOREACH = (Optimizer.ADAMW,)
 """Optimizers whose default step holds one more parameter-sized set (torch.optim, foreach)."""
 SHARDED_WEIGHTS = (Sharding.ZERO3, Sharding.FSDP)
@@ -69,6 +73,16 @@ class Recipe:
     persistent_gradients: bool = False
     extra_trained_params: int = 0
     """Modules trained in full beside adapters (embedding, head)."""
+    checkpoint_bytes: float | None = None
+    """Bytes per element of checkpointed hidden states where they are wider than the compute type: FSDP with fp32 adapters
+    hands fp32 hidden states from layer to layer (Llama-3-8B and Llama-2-70B runs of fms-acceleration).
+    """
+    fp32_norms: bool = True
+    """Norms keep an fp32 copy of their input (off: low-precision norms)."""
+    sequence_parallel: bool = False
+    """Tensor-parallel ranks share norms and checkpoints along the sequence."""
+    reserved_share: float = 0.08
+    """Reserved over allocated where memory is plentiful."""
     host_states: bool = False
     host_weights: bool = False
     bucket_view: bool = False
@@ -130,6 +144,8 @@ def recipe_for(demand: TrainingDemand, layout: Layout, accelerator: Accelerator)
         pipeline_parallel=layout.pipeline_parallel,
         lora_rank=0 if is_full else demand.lora_rank,
         lora_targets=demand.lora_targets,
+        checkpoint_bytes=4.0 if layout.sharding is Sharding.FSDP and not is_full else None,
+        reserved_share=RESERVED_SHARE_TRAINER if layout.sharding is Sharding.FSDP else 0.08,
         wide_bytes=4.0 if demand.method is TrainingMethod.QLORA else width,
     )
 
