@@ -11,7 +11,7 @@ from provisioner.errors import Position, SpecError
 from provisioner.workload.pending import pending_warnings
 from provisioner.workload.reading import read_workload
 from provisioner.workload.spec import Workload
-from provisioner.workload.tree import Branch, Mark, Node, Scalar, dotted, from_python, mark_of, node_at, written_keys
+from provisioner.workload.tree import Branch, Mark, Node, Scalar, from_python, mark_of, node_at
 from provisioner.workload.yaml_tree import YamlFault, read_yaml
 
 SIZE_BYTES_MAX = 2**20
@@ -62,8 +62,7 @@ def parse(content: bytes, path: Path) -> Loaded:
         raise _error(fault.message, fault.remedy, file, fault.mark) from None
     root = _with_config(root, path)
     workload = read_workload(root, file)
-    written = frozenset(dotted(key) for key in written_keys(root))
-    return Loaded(path, workload, pending_warnings(written), root)
+    return Loaded(path, workload, pending_warnings(root), root)
 
 
 def _error(message: str, remedy: str, file: str, mark: Mark | None) -> SpecError:

@@ -21,6 +21,7 @@ NAME = Text(
     rule="small letters, digits and hyphens, a letter first, no hyphen last",
 )
 MODEL_ID = Text("a model id", "meta-llama/Llama-3.1-8B-Instruct", r"[!-~](?:[ -~]*[!-~])?", 200)
+PROFILE = Text("a profile", "default", r"[!-~](?:[ -~]*[!-~])?")
 PLAIN_NAME = Text("a name without spaces", "g6.xlarge", r"[!-~]+", 256)
 GPU_NAME = Text("the name of a GPU", "L4", r"[A-Za-z0-9](?:[A-Za-z0-9 ._/-]*[A-Za-z0-9])?", 80)
 REGION = Text("the name of a region", "us-east-1", r"[a-z][a-z0-9-]*[a-z0-9]", 40)
@@ -82,6 +83,9 @@ class FormatVersion(Kind):
     def schema(self) -> dict[str, Any]:
         """The one version."""
         return {"const": FORMAT_VERSION}
+
+
+VERSION = FormatVersion()
 
 
 class WeightsWord(Kind):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from provisioner.workload.tree import Node, node_at
+
 PENDING: Mapping[str, str] = MappingProxyType(
     {
         "model.source": "fetching weights on the machine",
@@ -39,10 +41,10 @@ PENDING: Mapping[str, str] = MappingProxyType(
 """Dotted key -> what will act on it. Keys below one of these are covered by it."""
 
 
-def pending_warnings(written: frozenset[str]) -> tuple[str, ...]:
+def pending_warnings(root: Node) -> tuple[str, ...]:
     """One warning per written key whose feature is not built yet, in the order of the table."""
     return tuple(
         f"{key} is accepted but has no effect yet: it comes with {what}"
         for key, what in PENDING.items()
-        if key in written
+        if node_at(root, tuple(key.split("."))) is not None
     )

@@ -24,9 +24,10 @@ from provisioner.workload.faults import (
 )
 from provisioner.workload.keys import parts_and_kinds
 from provisioner.workload.kinds import Misfit, WordOrPart
+from provisioner.workload.patterns import VERSION
 from provisioner.workload.rules import rule_faults, task_faults
 from provisioner.workload.spec import Workload
-from provisioner.workload.tree import Branch, Node, Path, Scalar, from_python
+from provisioner.workload.tree import Branch, Node, Path, Scalar, from_python, node_at
 
 
 def read_workload(root: Node, file: str | None) -> Workload:
@@ -35,6 +36,8 @@ def read_workload(root: Node, file: str | None) -> Workload:
     Raises:
         SpecError: the first of what is wrong, by position in ``file`` (``None`` = by key).
     """
+    if (other := _other_version(root)) is not None:
+        raise first_error(root, [other], file)
     out_of_place = task_faults(root)
     faults: list[Fault] = []
     workload = _read_part(Workload, root, (), faults)
@@ -44,6 +47,18 @@ def read_workload(root: Node, file: str | None) -> Workload:
         if not faults:
             return with_defaults(workload)
     raise first_error(root, faults, file)
+
+
+def _other_version(root: Node) -> Fault | None:
+    """The fault of another format version, which makes every other fault meaningless."""
+    written = node_at(root, ("version",))
+    if not isinstance(written, Scalar) or isinstance(written.value, bool) or not isinstance(written.value, int):
+        return None
+    try:
+        VERSION.read(written)
+    except Misfit as misfit:
+        return misfit_value(("version",), misfit)
+    return None
 
 
 def _read_part(part: type[BaseModel], node: Node, path: Path, faults: list[Fault]) -> BaseModel | None:

@@ -36,13 +36,14 @@ from provisioner.workload.patterns import (
     MODEL_ID,
     NAME,
     PLAIN_NAME,
+    PROFILE,
     REGION,
     SOURCE,
     TAG_KEY,
     TAG_VALUE,
     VARIABLE,
+    VERSION,
     WEIGHTS,
-    FormatVersion,
     SecretReference,
 )
 from provisioner.workload.quantities import (
@@ -395,7 +396,7 @@ class Access(SpecPart):
 class Aws(SpecPart):
     """AWS objects to use instead of the ones found or made."""
 
-    profile: Name | None = None
+    profile: Annotated[str, PROFILE] | None = None
     """Profile of the AWS configuration."""
     vpc: Name | None = None
     """Id of a VPC."""
@@ -427,7 +428,7 @@ class Gcp(SpecPart):
 class Workload(SpecPart):
     """A whole spec."""
 
-    version: Annotated[int, FormatVersion()]
+    version: Annotated[int, VERSION]
     """Version of this format."""
     name: Annotated[str, NAME]
     """Name of the workload, its stack and its tags."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,19 +115,6 @@ def key_mark(root: Node, path: Path) -> Mark | None:
     return mark_of(root, path)
 
 
-def written_keys(root: Node) -> Iterator[Path]:
-    """Paths of all keys that the document holds, parents before children."""
-    waiting: list[tuple[Path, Node]] = [((), root)]
-    while waiting:
-        path, node = waiting.pop(0)
-        if isinstance(node, Branch):
-            for key, value in node.values.items():
-                yield (*path, key)
-                waiting.append(((*path, key), value))
-        elif isinstance(node, Items):
-            waiting.extend(((*path, index), item) for index, item in enumerate(node.items))
-
-
 def as_plain(node: Node) -> Any:
     """The node as JSON-able values (and infinities, where they were written)."""
     if isinstance(node, Branch):
@@ -140,14 +127,14 @@ def from_python(value: Any, depth: int = 0) -> Node:
 
     Raises:
         TypeError: something that JSON has no word for.
-        ValueError: nesting deeper than ``DEPTH_MAX``.
+        ValueError: nesting deeper than ``DEPTH_MAX``, or a text that UTF-8 cannot hold.
     """
     if isinstance(value, (Scalar, Branch, Items)):
         return value
     if depth > DEPTH_MAX:
         raise ValueError(f"nested deeper than {DEPTH_MAX} levels")
     if isinstance(value, Mapping):
-        values = {str(key): from_python(item, depth + 1) for key, item in value.items()}
+        values = {_encodable(str(key)): from_python(item, depth + 1) for key, item in value.items()}
         return Branch({key: Scalar(key, key, plain=False) for key in values}, values)
     if isinstance(value, (list, tuple)):
         return Items(tuple(from_python(item, depth + 1) for item in value))
@@ -158,11 +145,23 @@ def from_python(value: Any, depth: int = 0) -> Node:
 
 def _scalar(value: bool | float | str | None) -> Scalar:
     if isinstance(value, str):
-        return Scalar(value, value, plain=False)
+        return Scalar(_encodable(value), value, plain=False)
     if value is None or isinstance(value, bool):
         return Scalar({None: "null", True: "true", False: "false"}[value], value)
     number = whole(value)
     return Scalar(str(number), number)
+
+
+def _encodable(text: str) -> str:
+    """The text, unless it holds half of a surrogate pair (JSON can escape one) and so could not be written or hashed."""
+    if has_lone_surrogate(text):
+        raise ValueError("a text holds half of a surrogate pair")
+    return text
+
+
+def has_lone_surrogate(text: str) -> bool:
+    """Whether UTF-8 cannot hold the text."""
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def whole(number: float) -> float:

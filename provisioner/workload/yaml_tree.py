@@ -13,7 +13,17 @@ from typing import Any
 
 import yaml
 
-from provisioner.workload.tree import DEPTH_MAX, SCALAR_DIGITS_MAX, Branch, Items, Mark, Node, Scalar, show
+from provisioner.workload.tree import (
+    DEPTH_MAX,
+    SCALAR_DIGITS_MAX,
+    Branch,
+    Items,
+    Mark,
+    Node,
+    Scalar,
+    has_lone_surrogate,
+    show,
+)
 
 NODES_MAX = 10_000
 """Values of a file after aliases are expanded; a spec with every key has about 150."""
@@ -132,7 +142,7 @@ class _Builder:
         self._tagless(event, mark)
         plain = event.style is None or event.style == ""
         text = event.value
-        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        if has_lone_surrogate(text):
             raise YamlFault("a text holds half of a surrogate pair", "write the character itself", mark)
         scalar = Scalar(text, resolve(text) if plain else text, plain, mark)
         self._add(_Measured(scalar, 1, 1), event.anchor, mark)

@@ -321,6 +321,16 @@ def test_the_first_by_position_is_shown_with_the_number_of_others(refused: Refus
     assert error.message.endswith("(and 2 more)")
 
 
+def test_another_version_is_all_that_is_said(refused: Refused) -> None:
+    error = refused("foo: 1\nname: X\nversion: 2\n")
+    assert error.message == "version: 2 is no version that this gpuprov reads"
+    assert str(error.where).endswith(":3:10")
+
+
+def test_an_empty_model_is_a_missing_one(refused: Refused) -> None:
+    assert "model.id" in refused("version: 1\nname: a\ntask: serve\nmodel: {}\n").message
+
+
 def test_thousands_of_unknown_keys_cost_no_search_each(refused: Refused) -> None:
     error = refused(SERVE + "".join(f"key{n}: 1\n" for n in range(4000)))
     assert "unknown key key0" in error.message

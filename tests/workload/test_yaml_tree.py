@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.workload.tree import Branch, Scalar, as_plain, mark_of, written_keys
+from provisioner.workload.tree import Branch, Scalar, as_plain, mark_of
 from provisioner.workload.yaml_tree import YamlFault, read_yaml, resolve
 
 
@@ -71,10 +71,6 @@ def test_an_anchor_may_be_defined_again() -> None:
 def test_columns_count_characters_not_bytes() -> None:
     node = read_yaml('{"é€𝄞": 1, b: 2}')
     assert mark_of(node, ("b",)) == (1, 15)
-
-
-def test_all_keys_are_listed_parents_first() -> None:
-    assert list(written_keys(read_yaml("a: {b: 1}\nc: [{d: 1}]"))) == [("a",), ("c",), ("a", "b"), ("c", 0, "d")]
 
 
 TEXTS = [
