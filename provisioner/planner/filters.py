@@ -46,8 +46,8 @@ the speed is not gained. Source: table of supported hardware by quantisation in 
 
 ROCM_ENGINES = frozenset({Engine.VLLM, Engine.SGLANG, Engine.TRANSFORMERS, Engine.LLAMA_CPP, Engine.DIFFUSERS})
 """Engines that publish ROCm builds. Source: installation pages of vLLM, SGLang, PyTorch and llama.cpp."""
-CDNA2_MEMORY_CLASS = "hbm"
-"""AMD GPUs that those builds support carry HBM (MI200, MI300); the Radeon Pro cards of clouds do not."""
+ROCM_ARCHITECTURE = "CDNA"
+"""AMD architectures that those builds support (MI200, MI300); the Radeon Pro cards of clouds are RDNA."""
 
 LOADING_BASE_BYTES = 2 * GIB
 """Host memory of the system and its agents. An assumption: an idle GPU image shows 1 to 2 GiB in use."""
@@ -109,7 +109,7 @@ def runtime(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | Non
     if gpu.cuda_supported:
         return None
     engine = request.demand.engine if isinstance(request.demand, ServingDemand) else None
-    if gpu.vendor == "AMD" and gpu.memory_class == CDNA2_MEMORY_CLASS and (engine is None or engine in ROCM_ENGINES):
+    if gpu.vendor == "AMD" and gpu.architecture.startswith(ROCM_ARCHITECTURE) and (engine is None or engine in ROCM_ENGINES):
         return None
     what = f"{engine} has no build for it" if engine else "the training frameworks have no build for it"
     return Refusal("runtime", what, "CUDA or a supported ROCm GPU", f"{gpu.vendor} {gpu.gpu_class}")

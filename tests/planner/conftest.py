@@ -1,0 +1,136 @@
+"""Builders for planner tests: the bundled catalog once, specs from few words, stalls that sell chosen offers only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from provisioner.catalog.offers import ExcludedOffer, Offer
+from provisioner.catalog.snapshot import Catalog, load_catalog
+from provisioner.planner.decide import make_plan
+from provisioner.planner.plan import Plan
+from provisioner.planner.request import Request, request_for
+from provisioner.vocabulary import CapacityType
+from provisioner.workload.spec import Workload
+
+MODEL_8B = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+class Stall(Catalog):
+    """The bundled facts with other offers."""
+
+    def __init__(self, base: Catalog, offers: Sequence[Offer]) -> None:
+        super().__init__(base._files)
+        self._stock = tuple(offers)
+
+    def offers(self, clouds: Iterable[str] | None = None) -> tuple[Offer, ...]:
+        return tuple(offer for offer in self._stock if clouds is None or offer.cloud in clouds)
+
+    def excluded_offers(self, clouds: Iterable[str] | None = None) -> tuple[ExcludedOffer, ...]:
+        return ()
+
+
+@pytest.fixture(scope="session")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+@pytest.fixture(scope="session")
+def stall(catalog: Catalog) -> Callable[..., Stall]:
+    """A catalog that sells these offers and no others."""
+    return lambda *offers: Stall(catalog, offers)
+
+
+@pytest.fixture(scope="session")
+def offer(catalog: Catalog) -> Callable[..., Offer]:
+    """An offer of a real instance type at a made-up price and place."""
+
+    def build(name: str, price: str | None = "1.00", **changes: Any) -> Offer:
+        cloud = "gcp" if ("gcp", name) in catalog.instances else "aws"
+        made = Offer(
+            instance=catalog.instances[cloud, name],
+            region="us-east-1" if cloud == "aws" else "us-central1",
+            zone="use1-az1" if cloud == "aws" else "us-central1-a",
+            capacity_type=CapacityType.ON_DEMAND,
+            price_usd_per_hour=Decimal(price) if price is not None else None,
+            price_as_of="2026-07-20",
+            price_source="test",
+        )
+        return replace(made, **changes)
+
+    return build
+
+
+def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    for key, value in changes.items():
+        base[key] = (
+            _merged(dict(base[key]), value) if isinstance(value, dict) and isinstance(base.get(key), dict) else value
+        )
+    return base
+
+
+@pytest.fixture(scope="session")
+def serve() -> Callable[..., Workload]:
+    """A small serving workload, sections changed by keyword."""
+
+    def build(**sections: Any) -> Workload:
+        base: dict[str, Any] = {
+            "version": 1,
+            "name": "case",
+            "task": "serve",
+            "model": {"id": MODEL_8B, "weights": "bf16"},
+            "inference": {"engine": "vllm", "context_tokens": 8192, "concurrency": 4},
+        }
+        return Workload.from_document(_merged(base, sections))
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def batch() -> Callable[..., Workload]:
+    """A batch of prompts, sections changed by keyword."""
+
+    def build(**sections: Any) -> Workload:
+        base: dict[str, Any] = {
+            "version": 1,
+            "name": "case",
+            "task": "batch",
+            "model": {"id": MODEL_8B, "weights": "bf16"},
+            "inference": {"engine": "vllm", "context_tokens": 4096, "concurrency": 32},
+        }
+        return Workload.from_document(_merged(base, sections))
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def finetune() -> Callable[..., Workload]:
+    """A LoRA fine-tuning of known length, sections changed by keyword."""
+
+    def build(**sections: Any) -> Workload:
+        base: dict[str, Any] = {
+            "version": 1,
+            "name": "case",
+            "task": "finetune",
+            "model": {"id": MODEL_8B},
+            "training": {"method": "lora", "sequence_tokens": 2048, "tokens": "200M"},
+        }
+        return Workload.from_document(_merged(base, sections))
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def plan_of(catalog: Catalog) -> Callable[..., Plan]:
+    """The plan of a workload on the bundled catalog, or on another one."""
+    return lambda workload, other=None, provider=None: make_plan(workload, other or catalog, provider=provider)
+
+
+@pytest.fixture(scope="session")
+def request_of(catalog: Catalog) -> Callable[..., Request]:
+    """The request of a workload on the bundled catalog."""
+    return lambda workload, provider=None: request_for(workload, catalog, provider)

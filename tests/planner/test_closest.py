@@ -1,0 +1,133 @@
+"""Nothing fits: each change that is named makes the spec fit when it is made."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from provisioner.workload.spec import Workload
+
+LLAMA_70B = {"id": "meta-llama/Llama-3.1-70B-Instruct"}
+L4_ONLY = {"gpus": ["L4"], "max_gpus": 1}
+UNITS = {"placement.max_price": " USD/h", "placement.budget": " USD/month", "placement.deadline": "h"}
+CHANGE = re.compile(r"(?:lower|raise|set|extend|add|use|allow) ([^:]+?)(?: (?:to|in) ([^:]+))?: fits on (\S+)")
+
+
+def made(workload: Workload, text: str) -> Workload:
+    """The workload with a change in words carried out."""
+    verb = text.split(maxsplit=1)[0]
+    match = CHANGE.match(text)
+    assert match, text
+    document = workload.to_document()
+    key, value = (match[1], match[2]) if verb in ("lower", "raise", "set", "extend") else (match[2], match[1])
+    key = {"targets": "inference.targets"}.get(key.split(".")[0], key.split(".")[0]) + key[key.index(".") :]
+    *parents, last = key.split(".")
+    node: Any = document
+    for part in parents:
+        node = node.setdefault(part, {})
+    if verb in ("add", "allow", "use"):
+        node[last] = [*([] if verb == "use" else node.get(last, [])), value]
+    elif value == "true":
+        node[last] = True
+    else:
+        node[last] = int(value) if value.isdigit() else value
+    return Workload.from_document(document)
+
+
+def check(workload: Workload, plan_of, expected: set[str]) -> None:
+    plan = plan_of(workload)
+    assert plan.choice is None
+    assert plan.closest
+    keys = set()
+    for text in plan.closest:
+        changed = made(workload, text)
+        again = plan_of(changed)
+        assert again.verdict == "fits", text
+        keys.add(re.search(r"((?:inference|training|model|placement|targets)\.\w+)", text)[1])
+    assert expected <= keys, plan.closest
+
+
+def test_too_large_a_cache(serve, plan_of):
+    workload = serve(inference={"concurrency": 16}, placement=L4_ONLY)
+    check(
+        workload, plan_of, {"inference.concurrency", "inference.context_tokens", "placement.gpus", "placement.max_gpus"}
+    )
+
+
+def test_lowered_numbers_are_the_largest_that_fit(serve, plan_of):
+    workload = serve(inference={"concurrency": 16}, placement=L4_ONLY)
+    text = next(text for text in plan_of(workload).closest if "concurrency" in text)
+    value = int(re.search(r"to (\d+)", text)[1])
+    more = serve(inference={"concurrency": value + 1}, placement=L4_ONLY)
+    assert plan_of(more).verdict != "fits"
+
+
+def test_too_large_a_model(serve, plan_of):
+    check(serve(model=LLAMA_70B, placement={"gpus": ["L40S"], "max_gpus": 1}), plan_of, {"placement.max_gpus"})
+
+
+def test_bf16_on_a_t4(serve, plan_of):
+    check(
+        serve(model={"id": "Qwen/Qwen2.5-3B-Instruct"}, placement={"gpus": ["T4"]}),
+        plan_of,
+        {"model.weights", "placement.gpus"},
+    )
+
+
+def test_region_without_the_gpu(serve, plan_of):
+    workload = serve(
+        model={"id": "deepseek-ai/DeepSeek-V3", "weights": "auto"},
+        placement={"clouds": ["aws"], "regions": ["eu-west-3"], "gpus": ["H200"]},
+    )
+    check(workload, plan_of, {"placement.regions"})
+    assert "is offered in" in plan_of(workload).closest[0]
+
+
+@pytest.mark.parametrize(
+    ("placement", "key"),
+    [
+        ({"max_price": "0.50 USD/h"}, "placement.max_price"),
+        ({"budget": "50 USD/month"}, "placement.budget"),
+        ({"instance_types": ["g6.xlarge"]}, "placement.instance_types"),
+    ],
+)
+def test_price_and_pin(serve, plan_of, placement, key):
+    check(serve(inference={"concurrency": 8}, placement=placement), plan_of, {key})
+
+
+def test_deadline(finetune, plan_of):
+    check(
+        finetune(training={"tokens": "2B"}, placement={"deadline": "1h", "gpus": ["L40S"], "max_gpus": 1}),
+        plan_of,
+        {"placement.deadline"},
+    )
+
+
+def test_target(serve, plan_of):
+    spec = serve(
+        inference={"targets": {"tokens_per_second_per_request": 500}}, placement={"gpus": ["L40S"], "max_gpus": 1}
+    )
+    check(spec, plan_of, {"targets.tokens_per_second_per_request"})
+
+
+def test_training(finetune, plan_of):
+    check(
+        finetune(training={"method": "full", "micro_batch": 4}, placement={"gpus": ["L40S"], "max_gpus": 1}),
+        plan_of,
+        {"training.method"},
+    )
+
+
+def test_nothing_single_would_do(serve, plan_of):
+    """405B in 16 bit at long context: a whole node is too small for any one change of these requirements."""
+    workload = serve(
+        model={"id": "meta-llama/Llama-3.1-405B-Instruct"},
+        inference={"context_tokens": 131072, "concurrency": 4},
+        placement={"gpus": ["L4"], "max_gpus": 1, "clouds": ["gcp"]},
+    )
+    plan = plan_of(workload)
+    assert plan.choice is None
+    assert plan.closest
+    assert "open placement" in plan.closest[0]

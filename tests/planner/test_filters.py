@@ -1,0 +1,319 @@
+"""Each filter alone: what it keeps, what it refuses, its boundary, and what it does with unknown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from provisioner.planner import filters
+from provisioner.planner.candidates import Arrangement, Sizer
+from provisioner.planner.economics import Bill
+from provisioner.planner.plan import Cost
+from provisioner.units import GIB, parse_money
+from provisioner.vocabulary import CapacityType, Fit, WeightFormat
+
+EMPTY_COST = Cost(None, None, None, None, None, None, None, None)
+
+
+@pytest.fixture
+def on(request_of, catalog):
+    """Calls an instance filter for a workload and an instance type."""
+
+    def call(check, workload, name, **changes: Any):
+        cloud = "gcp" if ("gcp", name) in catalog.instances else "aws"
+        instance = replace(catalog.instances[cloud, name], **changes)
+        return check(request_of(workload), instance, catalog.gpus[instance.gpu_model])
+
+    return call
+
+
+@pytest.fixture
+def arranged(request_of, catalog):
+    """The smallest fitting arrangement of a workload on an instance type, with its request."""
+
+    def build(workload, name) -> tuple[Any, Arrangement]:
+        request = request_of(workload)
+        instance = catalog.instances["gcp" if ("gcp", name) in catalog.instances else "aws", name]
+        return request, next(Sizer(request).arrangements(instance, catalog.gpus[instance.gpu_model], (Fit.FITS,)))
+
+    return build
+
+
+def test_cloud(on, serve):
+    assert on(filters.cloud, serve(placement={"clouds": ["aws"]}), "g6.xlarge") is None
+    refusal = on(filters.cloud, serve(placement={"clouds": ["aws"]}), "g2-standard-4")
+    assert (refusal.filter, refusal.needed, refusal.available) == ("cloud", "aws", "gcp")
+
+
+def test_instance_type_is_a_pin(on, serve):
+    pinned = serve(placement={"instance_types": ["g6.xlarge"]})
+    assert on(filters.instance_type, pinned, "g6.xlarge") is None
+    assert on(filters.instance_type, pinned, "g6.2xlarge").filter == "instance-type"
+    assert on(filters.instance_type, serve(), "g6.2xlarge") is None
+
+
+def test_gpu_asked_and_excluded(on, serve):
+    wanted = serve(placement={"gpus": ["H100"]})
+    assert on(filters.gpu_asked, wanted, "p5.48xlarge") is None
+    assert on(filters.gpu_asked, wanted, "g5.xlarge").filter == "gpu"
+    unwanted = serve(placement={"exclude_gpus": ["L4"]})
+    assert on(filters.gpu_asked, unwanted, "p5.48xlarge") is None
+    assert on(filters.gpu_asked, unwanted, "g6.xlarge").filter == "excluded-gpu"
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("g6.xlarge", True),
+        ("trn1.2xlarge", False),
+        ("dl1.24xlarge", False),
+        ("g4ad.xlarge", False),
+        ("g5g.xlarge", True),
+    ],
+)
+def test_runtime_needs_cuda_or_a_supported_rocm(on, serve, name, kept):
+    refusal = on(filters.runtime, serve(), name)
+    assert (refusal is None) is kept
+    if refusal:
+        assert refusal.filter == "runtime"
+
+
+def test_runtime_takes_rocm_where_the_engine_has_it(request_of, serve, catalog):
+    instance, gpu = catalog.instances["aws", "p5.48xlarge"], catalog.gpus["MI300X"]
+    assert filters.runtime(request_of(serve()), instance, gpu) is None
+    tensorrt = serve(inference={"engine": "tensorrt-llm"})
+    assert filters.runtime(request_of(tensorrt), instance, gpu).reason == "tensorrt-llm has no build for it"
+
+
+@pytest.mark.parametrize(
+    ("status", "kept"), [("current", True), ("not_listed", False), ("restricted", False), ("reservation_only", False)]
+)
+def test_status(on, serve, status, kept):
+    assert (on(filters.status, serve(), "g6.xlarge", status=status) is None) is kept
+
+
+def test_memory_unknown(on, serve, request_of, catalog):
+    assert on(filters.memory_known, serve(), "g6.xlarge") is None
+    gpu = replace(catalog.gpus["L4"], memory_usable_bytes=None)
+    assert (
+        filters.memory_known(request_of(serve()), catalog.instances["aws", "g6.xlarge"], gpu).filter == "memory-unknown"
+    )
+    assert filters.memory_known(request_of(serve()), catalog.instances["aws", "g6f.large"], gpu) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "kept"),
+    [
+        ({"weights": "bf16"}, "g4dn.xlarge", False),  # M17: no bf16 below 8.0
+        ({"weights": "bf16"}, "p3dn.24xlarge", False),
+        ({"weights": "fp16"}, "g4dn.xlarge", True),
+        ({"weights": "bf16"}, "g5.xlarge", True),
+        ({"weights": "fp8"}, "p4d.24xlarge", True),  # M10: dense fp8 runs weight-only on Ampere
+        ({"weights": "fp8"}, "g4dn.xlarge", False),
+        ({"weights": "int4-awq"}, "g4dn.xlarge", True),
+        ({"weights": "int4-awq"}, "p3dn.24xlarge", False),
+        ({"weights": "int4-gptq"}, "p3dn.24xlarge", True),
+        ({"id": "deepseek-ai/DeepSeek-V3", "weights": "auto"}, "p4de.24xlarge", False),  # M10: fp8 experts on Ampere
+        ({"id": "deepseek-ai/DeepSeek-V3", "weights": "auto"}, "p5en.48xlarge", True),
+    ],
+)
+def test_precision_of_weights(on, serve, model, name, kept):
+    refusal = on(filters.precision, serve(model=model), name)
+    assert (refusal is None) is kept
+    if refusal:
+        assert refusal.filter == "precision"
+        assert refusal.needed.startswith("compute capability")
+
+
+@pytest.mark.parametrize(
+    ("precision", "name", "kept"),
+    [
+        ("bf16", "p3dn.24xlarge", False),
+        ("fp16-mixed", "p3dn.24xlarge", True),
+        ("fp8", "p4d.24xlarge", False),
+        ("fp8", "p5.4xlarge", True),
+    ],
+)
+def test_precision_of_training(on, finetune, precision, name, kept):
+    assert (on(filters.precision, finetune(training={"precision": precision}), name) is None) is kept
+
+
+def test_precision_of_unknown_capability_is_not_refused(request_of, serve, catalog):
+    gpu = replace(catalog.gpus["L4"], compute_capability=None)
+    assert filters.precision(request_of(serve()), catalog.instances["aws", "g6.xlarge"], gpu) is None
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(3, False), (4, True)])
+def test_gpu_limit_counts_the_instance(on, serve, limit, kept):
+    refusal = on(filters.gpu_limit, serve(placement={"max_gpus": limit}), "g6.12xlarge")
+    assert (refusal is None) is kept
+
+
+def test_total_gpus_counts_all_instances(arranged, serve):
+    request, arrangement = arranged(serve(inference={"replicas": 3}, placement={"max_gpus": 3}), "g6e.xlarge")
+    assert arrangement.gpus_billed == 3
+    assert filters.total_gpus(request, arrangement) is None
+    request, arrangement = arranged(serve(inference={"replicas": 3}, placement={"max_gpus": 2}), "g6e.xlarge")
+    assert filters.total_gpus(request, arrangement).available == "3 GPUs"
+
+
+def test_host_memory_at_its_boundary(arranged, serve):
+    request, arrangement = arranged(serve(), "g6e.xlarge")
+    needed = filters.loading_bytes(arrangement)
+    assert 8 * GIB < needed < 9 * GIB  # 2 GiB system, 1.5 GiB process, one 5 GB shard
+    enough = replace(arrangement, instance=replace(arrangement.instance, ram_bytes=needed))
+    short = replace(arrangement, instance=replace(arrangement.instance, ram_bytes=needed - 1))
+    assert filters.host_memory(request, enough) is None
+    assert filters.host_memory(request, short).filter == "host-ram"
+
+
+@pytest.mark.parametrize(
+    ("check", "targets", "field", "name"),
+    [
+        (filters.time_to_first_token, {"time_to_first_token": "500ms"}, "time_to_first_token_s", "time-to-first-token"),
+        (filters.request_speed, {"tokens_per_second_per_request": 30}, "tokens_per_s_per_request", "tokens-per-second"),
+    ],
+)
+def test_targets_at_their_boundary(arranged, serve, check, targets, field, name):  # noqa: PLR0917 - fixtures and parameters
+    request, arrangement = arranged(serve(inference={"targets": targets}), "g6e.xlarge")
+    limit = 0.5 if field == "time_to_first_token_s" else 30.0
+    worse = limit * 1.01 if field == "time_to_first_token_s" else limit * 0.99
+
+    def at(value):
+        return replace(arrangement, throughput=replace(arrangement.throughput, **{field: value}))
+
+    assert check(request, at(limit)) is None
+    assert check(request, at(worse)).filter == name
+    assert check(request, at(None)).reason == "its speed cannot be predicted"
+    free, _ = arranged(serve(), "g6e.xlarge")
+    assert check(free, at(None)) is None
+
+
+def test_request_rate_of_all_copies(arranged, serve):
+    spec = serve(inference={"targets": {"requests_per_second": 4}, "replicas": 2, "output_tokens": 100})
+    request, arrangement = arranged(spec, "g6e.xlarge")
+
+    def at(first, decode):
+        speed = replace(arrangement.throughput, time_to_first_token_s=first, decode_tokens_per_s_per_replica=decode)
+        return replace(arrangement, throughput=speed)
+
+    assert filters.request_rate(request, at(0.25, 400.0)) is None  # 1 / (0.25 + 100 / 400) = 2 a copy
+    assert filters.request_rate(request, at(0.25, 399.0)).filter == "requests-per-second"
+    assert filters.request_rate(request, at(None, 400.0)).available is None
+
+
+@pytest.mark.parametrize(
+    ("capacity", "kind", "kept"),
+    [
+        ("auto", CapacityType.ON_DEMAND, True),
+        ("auto", CapacityType.SPOT, False),
+        ("auto", CapacityType.CAPACITY_BLOCK, False),
+        ("spot", CapacityType.SPOT, True),
+        ("spot", CapacityType.ON_DEMAND, False),
+        ("on-demand", CapacityType.SPOT, False),
+        ("reserved", CapacityType.CAPACITY_BLOCK, True),
+        ("reserved", CapacityType.FLEX_START, True),
+        ("reserved", CapacityType.ON_DEMAND, False),
+    ],
+)
+def test_capacity_of_an_endpoint(request_of, serve, offer, capacity, kind, kept):  # noqa: PLR0917 - fixtures and parameters
+    request = request_of(serve(placement={"capacity": capacity}))
+    refusal = filters.capacity(request, offer("g6.xlarge", capacity_type=kind))
+    assert (refusal is None) is kept
+
+
+def test_capacity_auto_lets_resumable_training_have_spot(request_of, finetune, offer):
+    spot = offer("g6.xlarge", capacity_type=CapacityType.SPOT)
+    assert (
+        filters.capacity(request_of(finetune(training={"checkpoint": {"every": "30m", "resumable": True}})), spot)
+        is None
+    )
+    refusal = filters.capacity(request_of(finetune()), spot)
+    assert "no resumable checkpoint" in refusal.reason
+
+
+def test_price_known(offer):
+    assert filters.price_known(offer("g6.xlarge")) is None
+    assert filters.price_known(offer("g6.xlarge", None, price_as_of=None)).reason == "price unknown"
+    assert "2024-12-01" in filters.price_known(offer("g6.xlarge", None, price_as_of="2024-12-01")).reason
+
+
+@pytest.mark.parametrize(("instances", "kept"), [(1, True), (2, True), (3, False)])
+def test_max_price_is_of_all_instances(request_of, serve, offer, instances, kept):
+    request = request_of(serve(placement={"max_price": "2 USD/h"}))
+    refusal = filters.max_price(request, offer("g6.xlarge", "1.00"), instances)
+    assert (refusal is None) is kept
+    if refusal:
+        assert (refusal.needed, refusal.available) == ("2 USD/h", "3 USD/h")
+
+
+@pytest.mark.parametrize(
+    ("spot", "on_demand", "kept"),
+    [("0.99", "1.00", True), ("1.00", "1.00", False), ("1.50", "1.00", False), ("1.50", None, True)],
+)
+def test_spot_must_be_cheaper(spot, on_demand, kept):
+    refusal = filters.spot_is_cheaper(Decimal(spot), Decimal(on_demand) if on_demand else None)
+    assert (refusal is None) is kept
+
+
+def bill(**changes: Any) -> Bill:
+    cost = replace(EMPTY_COST, **{key: changes.pop(key) for key in list(changes) if hasattr(EMPTY_COST, key)})
+    return Bill(cost=cost, ranking_usd=Decimal(1), is_complete=True, **changes)
+
+
+@pytest.mark.parametrize(
+    ("budget", "cost", "kept"),
+    [
+        ("100 USD/month", {"total_usd_per_month": Decimal(100)}, True),
+        ("100 USD/month", {"total_usd_per_month": Decimal("100.01")}, False),
+        ("100 USD/month", {"total_usd_per_month": None}, False),
+        ("100 USD/run", {"run_usd": Decimal(100), "total_usd_per_month": Decimal(900)}, True),
+        ("100 USD/run", {"run_usd": Decimal(101)}, False),
+        ("100 USD/run", {"run_usd": None}, False),
+    ],
+)
+def test_budget_is_the_whole_bill(request_of, finetune, budget, cost, kept):
+    request = request_of(finetune(placement={"budget": budget}))
+    assert request.requirements.budget == parse_money(budget)
+    assert (filters.budget(request, bill(**cost)) is None) is kept
+
+
+@pytest.mark.parametrize(
+    ("kind", "hours", "lost", "kept"),
+    [
+        (CapacityType.ON_DEMAND, 10.0, 0.0, True),
+        (CapacityType.ON_DEMAND, 10.1, 0.0, False),
+        (CapacityType.SPOT, 9.5, 0.5, True),
+        (CapacityType.SPOT, 9.6, 0.5, False),
+    ],
+)
+def test_deadline_bears_one_interruption_more(request_of, finetune, offer, kind, hours, lost, kept):  # noqa: PLR0917 - fixtures and parameters
+    request = request_of(finetune(placement={"deadline": "10h"}))
+    refusal = filters.deadline(
+        request, offer("g6.xlarge", capacity_type=kind), bill(expected_run_hours=hours, lost_hours=lost)
+    )
+    assert (refusal is None) is kept
+
+
+def test_deadline_of_unknown_length(request_of, finetune, offer):
+    known = request_of(finetune(placement={"deadline": "10h"}))
+    assert filters.deadline(known, offer("g6.xlarge"), bill()).reason == "its speed cannot be predicted"
+    document = finetune(placement={"deadline": "10h"}, training={"checkpoint": {"resumable": True}}).to_document()
+    del document["training"]["tokens"]
+    unknown = request_of(type(finetune()).from_document(document))
+    assert filters.deadline(unknown, offer("g6.xlarge"), bill()) is None
+    assert filters.deadline(unknown, offer("g6.xlarge", capacity_type=CapacityType.SPOT), bill()).filter == "deadline"
+
+
+def test_endless_spot_is_refused(request_of, finetune, offer):
+    request = request_of(finetune())
+    assert filters.refuse_bill(request, offer("g6.xlarge"), bill(endless=True)).filter == "spot-rework"
+    assert filters.refuse_bill(request, offer("g6.xlarge"), bill()) is None
+
+
+def test_every_weight_format_has_a_capability_or_none():
+    assert set(filters.WEIGHT_CAPABILITIES) <= set(WeightFormat)
+    assert all(capability >= (7, 0) for capability in filters.WEIGHT_CAPABILITIES.values())

@@ -1,0 +1,105 @@
+"""Amount of work, copies, hours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from provisioner.planner.request import demand_for, shape_for
+from provisioner.planner.work import (
+    copies_needed,
+    has_known_work,
+    hours_per_month,
+    main_rate,
+    requests_per_s,
+    start_hours,
+    stated_hours,
+    work_hours,
+)
+from provisioner.sizing.throughput import Throughput
+from provisioner.workload.spec import Workload
+
+SPEED = Throughput(decode_tokens_per_s_per_replica=400.0, tokens_per_s_per_request=100.0, time_to_first_token_s=0.25)
+"""With 100 output tokens: 1 / (0.25 + 100 / 400) = 2 requests/s a copy."""
+
+
+def test_main_rate_is_the_first_known():
+    assert main_rate(SPEED) == 400.0
+    assert main_rate(Throughput(train_tokens_per_s=7.0)) == 7.0
+    assert main_rate(Throughput(images_per_s=2.0)) == 2.0
+    assert main_rate(Throughput()) is None
+
+
+@pytest.mark.parametrize(
+    ("inference", "copies"),
+    [
+        ({}, 1),
+        ({"replicas": 3}, 3),
+        ({"replicas": 3, "targets": {"requests_per_second": 9}}, 3),
+        ({"targets": {"requests_per_second": 2}}, 1),
+        ({"targets": {"requests_per_second": 2.1}}, 2),
+        ({"replicas": "auto", "targets": {"requests_per_second": 9}}, 5),
+        ({"replicas": "1..4", "targets": {"requests_per_second": 9}}, 4),
+        ({"replicas": "2..4", "targets": {"requests_per_second": 1}}, 2),
+        ({"replicas": "2..4"}, 2),
+    ],
+)
+def test_copies(serve, inference, copies):
+    workload = serve(inference={"output_tokens": 100} | inference)
+    demand = demand_for(workload, shape_for(workload))
+    assert requests_per_s(demand, SPEED) == pytest.approx(2.0)
+    assert copies_needed(workload, demand, SPEED) == copies
+
+
+def test_unknown_rate_gives_the_fewest_copies(serve):
+    workload = serve(inference={"targets": {"requests_per_second": 9}})
+    demand = demand_for(workload, shape_for(workload))
+    assert requests_per_s(demand, Throughput()) is None
+    assert copies_needed(workload, demand, Throughput()) == 1
+
+
+def test_batch_hours_are_of_generated_tokens(batch):
+    workload = batch(inference={"total": "1.44M tokens", "replicas": 2, "output_tokens": 100})
+    demand = demand_for(workload, shape_for(workload))
+    assert work_hours(workload, demand, SPEED, 2) == pytest.approx(1.0)  # 2 copies x 2 requests/s x 100 tokens
+    assert work_hours(workload, demand, Throughput(), 2) is None
+    assert has_known_work(workload)
+
+
+def test_batch_of_images_takes_the_rate_of_images(batch):
+    workload = batch(inference={"total": "7200 images"})
+    demand = demand_for(workload, shape_for(workload))
+    assert work_hours(workload, demand, replace(SPEED, images_per_s=2.0), 1) == pytest.approx(1.0)
+    assert work_hours(workload, demand, SPEED, 1) is None
+
+
+def test_stated_length(batch, finetune, serve):
+    assert stated_hours(batch(inference={"duration": "6h"})) == 6.0
+    assert stated_hours(batch()) is None
+    document = finetune().to_document()
+    document["training"] = {**document["training"], "duration": "20h"}
+    del document["training"]["tokens"]
+    assert stated_hours(Workload.from_document(document)) == 20.0
+    assert stated_hours(serve()) is None
+
+
+def test_training_hours(finetune):
+    workload = finetune(training={"tokens": "36M"})
+    demand = demand_for(workload, shape_for(workload))
+    assert work_hours(workload, demand, Throughput(train_tokens_per_s=1000.0), 1) == pytest.approx(10.0)
+    assert work_hours(workload, demand, Throughput(), 1) is None
+
+
+def test_start_takes_the_weights_from_the_disk():
+    assert start_hours(0) == pytest.approx(1 / 6)
+    assert start_hours(125 * 2**20 * 3600) == pytest.approx(1 + 1 / 6)
+
+
+def test_hours_of_a_month(serve, finetune, batch):
+    assert hours_per_month(serve(), None) == 730
+    assert hours_per_month(serve(lifecycle={"pattern": "bursty"}), None) == 120
+    assert hours_per_month(serve(lifecycle={"hours_per_month": 50}), None) == 50
+    assert hours_per_month(batch(), None) == 120
+    assert hours_per_month(finetune(), 20.0) == 20.0
+    assert hours_per_month(finetune(lifecycle={"hours_per_month": 300}), 20.0) == 300
