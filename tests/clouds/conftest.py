@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.catalog.snapshot import Catalog, load_catalog
 from provisioner.clouds.cloud import Cloud, Instance, InstanceRequest, Placement, VolumeRequest
 from provisioner.clouds.sandbox.clock import Host
 from provisioner.clouds.sandbox.cloud import SandboxCloud
@@ -120,10 +122,16 @@ class Box(Rig):
         return self.cloud.get_instance(machine.placement, machine.id)
 
 
+@functools.cache
+def read_catalog_once() -> Catalog:
+    """The bundled catalog; its tables are read-only, so all tests can share them."""
+    return load_catalog()
+
+
 def _box(home: Path, here: Placement, zone: str, spot: Placement) -> Box:
     clock = FakeHost()
     return Box(
-        cloud=SandboxCloud(home, host=clock.host),
+        cloud=SandboxCloud(home, host=clock.host, catalog=read_catalog_once),
         wait=lambda: clock.pass_time(seconds=10),
         here=here,
         next_zone=replace(here, zone=zone),

@@ -107,6 +107,19 @@ def test_the_bill_ends_at_the_lifetime_not_when_somebody_looks(box):
     assert lines(box)["root-volume"].billed_us == lines(box)["instance"].billed_us
 
 
+def test_a_start_with_the_lifetime_over_bills_until_its_system_is_up(box):
+    instant(box)
+    box.controls.set_latency(Latency("boot", timedelta(minutes=6)))
+    own = {"gpuprov:stack-id": "s", "gpuprov:expires-at": "2026-11-30T13:00:00Z"}
+    made = box.cloud.create_instance(box.request(tags=own, stop_on_shutdown=True))
+    box.clock.pass_time(hours=5)
+    assert lines(box)["instance"].billed_us == HOUR_US
+    box.cloud.start_instance(box.here, made.id)
+    box.clock.pass_time(hours=5)
+    assert lines(box)["instance"].billed_us == HOUR_US + HOUR_US // 10
+    assert box.see(made).state is InstanceState.STOPPED
+
+
 def test_the_spot_price_is_the_zone_s(box):
     instant(box)
     box.cloud.create_instance(box.request(placement=box.spot))

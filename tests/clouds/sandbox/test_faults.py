@@ -7,12 +7,16 @@ from datetime import timedelta
 
 import pytest
 
+from provisioner.clouds.sandbox import journal
+from provisioner.clouds.sandbox.api import Api
+from provisioner.clouds.sandbox.call import About, Call, Effect
 from provisioner.clouds.sandbox.clock import Host
 from provisioner.clouds.sandbox.cloud import SandboxCloud
 from provisioner.clouds.sandbox.errors import INJECTED
 from provisioner.clouds.sandbox.faults import OPERATIONS, Fault
 from provisioner.clouds.sandbox.journal import UNFINISHED
 from provisioner.clouds.sandbox.latencies import Latency
+from provisioner.clouds.sandbox.store import FILE_NAME, Store, read_setting, write_setting
 from provisioner.errors import (
     Ambiguous,
     CapacityError,
@@ -107,6 +111,25 @@ def test_a_lost_answer_of_a_refused_call_is_lost_all_the_same(box):
     with pytest.raises(Ambiguous):
         box.cloud.create_instance(box.request())
     assert calls(box, "create_instance") == [("ambiguous", "none")]
+
+
+def test_a_refused_call_leaves_nothing_of_it_behind(home):
+    """Also what was written before the refusal is undone; the journal keeps the call."""
+    store = Store(home / FILE_NAME)
+    api = Api(store, Host())
+
+    def act(call: Call) -> None:
+        write_setting(call.connection, "half", "done")
+        call.note(Effect.CREATED, "i-0")
+        raise Rejected("no")
+
+    with pytest.raises(Rejected):
+        api.perform(About("create_instance"), act)
+    with store.transaction() as connection:
+        assert read_setting(connection, "half", "nothing") == "nothing"
+        (entry,) = journal.read(connection)
+    assert (entry.outcome, str(entry.effect), entry.object_id) == ("rejected", "none", None)
+    store.close()
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -239,21 +262,19 @@ def test_the_journal_tells_who_called_what(box):
     box.cloud.create_instance(request)
     box.cloud.terminate_instance(box.here, made.id)
     box.cloud.terminate_instance(box.here, made.id)
-    journal = box.controls.calls(after=1)
-    assert [(call.operation, str(call.effect), call.object_id) for call in journal] == [
+    seen = box.controls.calls(after=1)
+    assert [(call.operation, str(call.effect), call.object_id) for call in seen] == [
         ("create_instance", "created", made.id),
         ("create_instance", "replayed", made.id),
         ("terminate_instance", "removed", made.id),
         ("terminate_instance", "none", made.id),
     ]
-    assert {call.pid for call in journal} == {os.getpid()}
-    assert journal[0].token == request.token
-    assert journal[0].place == box.here.key
+    assert {call.pid for call in seen} == {os.getpid()}
+    assert seen[0].token == request.token
+    assert seen[0].place == box.here.key
 
 
 def test_the_journal_is_bounded(box, monkeypatch):
-    from provisioner.clouds.sandbox import journal
-
     monkeypatch.setattr(journal, "KEPT", 5)
     monkeypatch.setattr(journal, "_TRIM_EVERY", 10)
     for _ in range(20):

@@ -179,6 +179,42 @@ def test_a_lock_held_for_too_long_is_throttling(home, store, monkeypatch):
     other.close()
 
 
+def test_a_fresh_file_that_another_process_is_preparing_is_waited_for(home, store):
+    connection = sqlite3.connect(home / FILE_NAME, isolation_level=None, check_same_thread=False)
+    connection.execute("BEGIN EXCLUSIVE")
+    timer = threading.Timer(0.1, lambda: connection.execute("COMMIT"))
+    timer.start()
+    with store.transaction() as ours:
+        write_setting(ours, "kept", "1")
+    timer.join()
+    connection.close()
+
+
+def test_a_file_that_stays_locked_while_it_is_prepared_is_throttling(home, store, monkeypatch):
+    from provisioner.clouds.sandbox import store as module
+    from provisioner.errors import Throttled
+
+    monkeypatch.setattr(module, "BUSY_TIMEOUT_S", 0.01)
+    connection = sqlite3.connect(home / FILE_NAME, isolation_level=None)
+    connection.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(Throttled), store.transaction():
+        pass
+    connection.close()
+
+
+def test_tables_that_cannot_be_made_leave_an_empty_file(home, store, monkeypatch):
+    def fail(connection: sqlite3.Connection) -> None:
+        connection.execute("CREATE TABLE settings (key TEXT)")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(schema, "create", fail)
+        with pytest.raises(KeyboardInterrupt), store.transaction():
+            pass
+    with store.transaction() as connection:
+        write_setting(connection, "kept", "1")
+
+
 def test_a_mistake_of_ours_is_not_dressed_up(store):
     with pytest.raises(sqlite3.OperationalError, match="no such table"), store.transaction() as connection:
         connection.execute("SELECT * FROM no_such_thing")
