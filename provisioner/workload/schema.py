@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ast
 import inspect
-from functools import cache
+import itertools
 from typing import Any
 
 from pydantic import BaseModel
 
 from provisioner.vocabulary import Task
-from provisioner.workload import spec
 from provisioner.workload.keys import parts_and_kinds
 from provisioner.workload.kinds import WordOrPart
 from provisioner.workload.rules import TASKS_OF_KEYS
+from provisioner.workload.spec import Workload
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 TITLE = "gpuprov workload.yaml, version 1"
@@ -22,7 +22,7 @@ TITLE = "gpuprov workload.yaml, version 1"
 def json_schema() -> dict[str, Any]:
     """The schema: every key with its type, unit pattern and description, no others, and what goes with which task."""
     definitions: dict[str, Any] = {}
-    top = _part_schema(spec.Workload, definitions)
+    top = _part_schema(Workload, definitions)
     definitions["Model"]["oneOf"] = [{"required": [way]} for way in ("id", "config", "shape")]
     return {
         "$schema": DIALECT,
@@ -37,7 +37,7 @@ def json_schema() -> dict[str, Any]:
 
 def _part_schema(part: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
     """Schema of a part; the parts below it are added to ``definitions``."""
-    texts = _descriptions()[part.__name__]
+    texts = _descriptions(part)
     properties: dict[str, Any] = {}
     for key, (below, kind) in parts_and_kinds(part).items():
         if below is None:
@@ -74,24 +74,20 @@ def _task_rules() -> list[dict[str, Any]]:
     return rules
 
 
-@cache
-def _descriptions() -> dict[str, dict[str, str]]:
-    """Per class of the spec, per key: the text that follows the field in the source.
+def _descriptions(part: type[BaseModel]) -> dict[str, str]:
+    """Per key of a part: the text that follows the field in the source.
 
     Read from the source only when a schema is printed, so that loading a spec pays nothing for it.
     """
-    found: dict[str, dict[str, str]] = {}
-    for node in ast.parse(inspect.getsource(spec)).body:
-        if not isinstance(node, ast.ClassDef):
-            continue
-        texts: dict[str, str] = {}
-        for field, after in zip(node.body, node.body[1:], strict=False):
-            if (
-                isinstance(field, ast.AnnAssign)
-                and isinstance(field.target, ast.Name)
-                and isinstance(after, ast.Expr)
-                and isinstance(after.value, ast.Constant)
-            ):
-                texts[field.target.id] = str(after.value.value)
-        found[node.name] = texts
-    return found
+    body = ast.parse(inspect.getsource(part)).body[0]
+    texts: dict[str, str] = {}
+    fields = body.body if isinstance(body, ast.ClassDef) else []
+    for field, after in itertools.pairwise(fields):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+        ):
+            texts[field.target.id] = str(after.value.value)
+    return texts

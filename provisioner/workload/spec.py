@@ -9,7 +9,7 @@ between keys and the defaults that depend on the task.
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from provisioner.units import Money
 from provisioner.vocabulary import (
@@ -24,6 +24,8 @@ from provisioner.vocabulary import (
     TrainingPrecision,
 )
 from provisioner.workload.kinds import Flag, Listing, Number, Table, Text, Whole, WordOr, WordOrPart, Words
+from provisioner.workload.media import Audio, Image, TrainingImage, TrainingVideo, Video
+from provisioner.workload.part import SpecPart
 from provisioner.workload.patterns import (
     ARGUMENT,
     CIDR,
@@ -73,12 +75,6 @@ GpuNames = Annotated[tuple[str, ...], Listing(GPU_NAME)]
 Arguments = Annotated[tuple[str, ...], Listing(ARGUMENT, unique=False)]
 
 
-class SpecPart(BaseModel):
-    """Base of all parts of a spec: nothing but the named keys, and no change after reading."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-
 class Model(SpecPart):
     """What is run or trained. Exactly one of ``id``, ``config`` and ``shape`` is set."""
 
@@ -116,71 +112,6 @@ class Inputs(SpecPart):
     """Pixels of one image."""
     audio_seconds: Annotated[float, Number(1e6, "30")] | None = None
     """Seconds of audio per request."""
-
-
-class Image(SpecPart):
-    """An image to generate."""
-
-    width: Annotated[int, Whole(16, 65_536)] | None = None
-    """Pixels."""
-    height: Annotated[int, Whole(16, 65_536)] | None = None
-    """Pixels."""
-    steps: Annotated[int, Whole(1, 10_000)] | None = None
-    """Denoising steps."""
-    batch: Annotated[int, Whole(1, 10_000)] | None = None
-    """Images at once."""
-
-
-class Video(SpecPart):
-    """A video clip to generate."""
-
-    width: Annotated[int, Whole(16, 65_536)] | None = None
-    """Pixels."""
-    height: Annotated[int, Whole(16, 65_536)] | None = None
-    """Pixels."""
-    steps: Annotated[int, Whole(1, 10_000)] | None = None
-    """Denoising steps."""
-    batch: Annotated[int, Whole(1, 10_000)] | None = None
-    """Clips at once."""
-    frames: Annotated[int, Whole(1, 1_000_000)] | None = None
-    """Frames of a clip."""
-    fps: Annotated[float, Number(1000, "16")] | None = None
-    """Frames per second."""
-
-
-class Audio(SpecPart):
-    """Audio to transcribe or to generate."""
-
-    seconds: Annotated[float, Number(1e6, "30")] | None = None
-    """Length of one piece."""
-    batch: Annotated[int, Whole(1, 10_000)] | None = None
-    """Pieces at once."""
-
-
-class TrainingImage(SpecPart):
-    """An image to train on; ``micro_batch`` counts them, there are no steps."""
-
-    width: Annotated[int, Whole(16, 65_536)] | None = None
-    """Pixels."""
-    height: Annotated[int, Whole(16, 65_536)] | None = None
-    """Pixels."""
-    batch: Annotated[int, Whole(1, 10_000)] | None = None
-    """Images at once."""
-
-
-class TrainingVideo(SpecPart):
-    """A clip to train on; ``micro_batch`` counts them, there are no steps."""
-
-    width: Annotated[int, Whole(16, 65_536)] | None = None
-    """Pixels."""
-    height: Annotated[int, Whole(16, 65_536)] | None = None
-    """Pixels."""
-    batch: Annotated[int, Whole(1, 10_000)] | None = None
-    """Clips at once."""
-    frames: Annotated[int, Whole(1, 1_000_000)] | None = None
-    """Frames of a clip."""
-    fps: Annotated[float, Number(1000, "16")] | None = None
-    """Frames per second."""
 
 
 class Inference(SpecPart):

@@ -115,13 +115,6 @@ def key_mark(root: Node, path: Path) -> Mark | None:
     return mark_of(root, path)
 
 
-def as_plain(node: Node) -> Any:
-    """The node as JSON-able values (and infinities, where they were written)."""
-    if isinstance(node, Branch):
-        return {key: as_plain(value) for key, value in node.values.items()}
-    return [as_plain(item) for item in node.items] if isinstance(node, Items) else node.value
-
-
 def from_python(value: Any, depth: int = 0) -> Node:
     """The node of a JSON-able value; whole floats count as integers, since protobuf knows no others.
 

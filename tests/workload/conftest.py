@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from provisioner.errors import SpecError
 from provisioner.workload.load import Loaded, load
+from provisioner.workload.tree import Branch, Items, Node
 
 SPECS = Path(__file__).parent / "specs"
 """One spec per task; together they hold every key of the contract."""
@@ -47,3 +49,15 @@ def refused(read: Callable[[str | bytes], Loaded]) -> Callable[[str | bytes], Sp
         return error
 
     return _refused
+
+
+@pytest.fixture(scope="session")
+def plain() -> Callable[[Node], Any]:
+    """Turns nodes into JSON-able values (and infinities, where they were written)."""
+
+    def _plain(node: Node) -> Any:
+        if isinstance(node, Branch):
+            return {key: _plain(value) for key, value in node.values.items()}
+        return [_plain(item) for item in node.items] if isinstance(node, Items) else node.value
+
+    return _plain

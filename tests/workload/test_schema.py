@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from provisioner.workload.keys import all_keys, parts_and_kinds
 from provisioner.workload.load import load
 from provisioner.workload.schema import json_schema
 from provisioner.workload.spec import Workload
-from provisioner.workload.tree import as_plain
+from provisioner.workload.tree import Node
 from provisioner.workload.yaml_tree import read_yaml
 
+Errors = Callable[[str], list[str]]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SERVE = "version: 1\nname: case\ntask: serve\nmodel: {id: a/b}\n"
 TUNE = "version: 1\nname: case\ntask: finetune\nmodel: {id: a/b}\ntraining: {method: lora}\n"
@@ -25,8 +27,11 @@ def schema() -> dict[str, Any]:
     return json_schema()
 
 
-def errors(schema: dict[str, Any], text: str) -> list[str]:
-    return [error.message for error in Draft202012Validator(schema).iter_errors(as_plain(read_yaml(text)))]
+@pytest.fixture(scope="module")
+def errors(schema: dict[str, Any], plain: Callable[[Node], Any]) -> Errors:
+    """What the schema says of a text."""
+    validator = Draft202012Validator(schema)
+    return lambda text: [error.message for error in validator.iter_errors(plain(read_yaml(text)))]
 
 
 def test_the_schema_is_valid(schema: dict[str, Any]) -> None:
@@ -34,8 +39,8 @@ def test_the_schema_is_valid(schema: dict[str, Any]) -> None:
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
-def test_full_specs_are_valid(schema: dict[str, Any], full_spec: Path) -> None:
-    assert errors(schema, full_spec.read_text()) == []
+def test_full_specs_are_valid(errors: Errors, full_spec: Path) -> None:
+    assert errors(full_spec.read_text()) == []
 
 
 def test_documents_are_valid(schema: dict[str, Any], full_spec: Path) -> None:
@@ -44,8 +49,8 @@ def test_documents_are_valid(schema: dict[str, Any], full_spec: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/workload.yaml")), ids=lambda path: path.parent.name)
-def test_examples_are_valid(schema: dict[str, Any], path: Path) -> None:
-    assert errors(schema, path.read_text()) == []
+def test_examples_are_valid(errors: Errors, path: Path) -> None:
+    assert errors(path.read_text()) == []
 
 
 WRONG = [
@@ -85,9 +90,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_the_reader_refuses_the_schema_refuses(text: str, schema: dict[str, Any], refused: Any) -> None:
+def test_what_the_reader_refuses_the_schema_refuses(text: str, errors: Errors, refused: Any) -> None:
     refused(text)
-    assert errors(schema, text)
+    assert errors(text)
 
 
 def test_every_key_has_a_description_and_a_type(schema: dict[str, Any]) -> None:

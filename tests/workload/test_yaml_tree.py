@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.workload.tree import Branch, Scalar, as_plain, mark_of
+from provisioner.workload.tree import Branch, Node, Scalar, mark_of
 from provisioner.workload.yaml_tree import YamlFault, read_yaml, resolve
+
+Plain = Callable[[Node], object]
 
 
 @pytest.mark.parametrize(
@@ -38,9 +41,9 @@ def test_not_a_number_is_one() -> None:
     assert math.isnan(found)
 
 
-def test_quoted_scalars_are_texts() -> None:
+def test_quoted_scalars_are_texts(plain: Plain) -> None:
     node = read_yaml("a: \"1\"\nb: 'true'\nc: |\n  5\nd: >-\n  null\n")
-    assert as_plain(node) == {"a": "1", "b": "true", "c": "5\n", "d": "null"}
+    assert plain(node) == {"a": "1", "b": "true", "c": "5\n", "d": "null"}
 
 
 def test_lines_and_columns_count_from_one() -> None:
@@ -58,14 +61,14 @@ def test_what_is_absent_is_shown_at_the_nearest_parent() -> None:
     assert mark_of(node, ("q", 3)) == (2, 1)
 
 
-def test_an_alias_stands_where_it_is_used() -> None:
+def test_an_alias_stands_where_it_is_used(plain: Plain) -> None:
     node = read_yaml("a: &x 5\nb: *x\nc: [&y {d: 1}, *y]\n")
-    assert as_plain(node) == {"a": 5, "b": 5, "c": [{"d": 1}, {"d": 1}]}
+    assert plain(node) == {"a": 5, "b": 5, "c": [{"d": 1}, {"d": 1}]}
     assert mark_of(node, ("b",)) == (2, 4)
 
 
-def test_an_anchor_may_be_defined_again() -> None:
-    assert as_plain(read_yaml("[&x 1, *x, &x 2, *x]")) == [1, 1, 2, 2]
+def test_an_anchor_may_be_defined_again(plain: Plain) -> None:
+    assert plain(read_yaml("[&x 1, *x, &x 2, *x]")) == [1, 1, 2, 2]
 
 
 def test_columns_count_characters_not_bytes() -> None:
@@ -107,13 +110,13 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_json_is_yaml(value: object) -> None:
+def test_json_is_yaml(plain: Plain, value: object) -> None:
     text = json.dumps(value, ensure_ascii=False)
     if value is None:
         with pytest.raises(YamlFault, match="empty"):
             read_yaml(text)
     else:
-        assert as_plain(read_yaml(text)) == value
+        assert plain(read_yaml(text)) == value
 
 
 def test_a_scalar_remembers_its_text() -> None:
