@@ -79,8 +79,8 @@ def plan_document(plan: Plan) -> Document:
         "catalog": {"digest": plan.catalog_digest, "as_of": plan.catalog_as_of},
         "verdict": plan.verdict,
         "choice": _offer_document(plan.choice) if plan.choice else None,
-        "footprint": _footprint_document(plan.footprint) if plan.footprint else None,
-        "throughput": _throughput_document(plan.throughput) if plan.throughput else None,
+        "footprint": footprint_document(plan.footprint) if plan.footprint else None,
+        "throughput": throughput_document(plan.throughput) if plan.throughput else None,
         "cost": _cost_document(plan.cost) if plan.cost else None,
         "storage": [_storage_document(item) for item in plan.storage],
         "launch": {"argv": list(plan.launch_argv), "env": dict(sorted(plan.launch_env.items()))},
@@ -189,7 +189,8 @@ def _read_offer(document: Mapping[str, Any]) -> PlannedOffer:
     )
 
 
-def _footprint_document(footprint: Footprint) -> Document:
+def footprint_document(footprint: Footprint) -> Document:
+    """The contracted ``footprint`` object."""
     return {
         "per_gpu": {key: getattr(footprint.per_gpu, key) for key in TERM_FIELDS},
         "usable_bytes": footprint.usable_bytes,
@@ -214,7 +215,8 @@ def _read_footprint(document: Mapping[str, Any]) -> Footprint:
     )
 
 
-def _throughput_document(throughput: Throughput) -> Document:
+def throughput_document(throughput: Throughput) -> Document:
+    """The contracted ``throughput`` object."""
     return {key: getattr(throughput, key) for key in RATE_FIELDS}
 
 
@@ -254,7 +256,7 @@ def _read_cost(document: Mapping[str, Any]) -> Cost:
 
 def _alternative_document(alternative: Alternative) -> Document:
     return _offer_document(alternative.offer) | {
-        "footprint": _footprint_document(alternative.footprint),
+        "footprint": footprint_document(alternative.footprint),
         "cost": _cost_document(alternative.cost),
     }
 

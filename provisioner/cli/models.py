@@ -1,0 +1,81 @@
+"""``gpuprov models``: known models and their shapes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from provisioner.cli.settings import current, say
+
+if TYPE_CHECKING:
+    from provisioner.sizing.models import KnownModel
+
+SCHEMA = "gpuprov.models/1"
+
+
+@click.command("models")
+@click.argument("model", metavar="[ID]", required=False)
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+def command(model: str | None, *, form: str) -> None:
+    """All bundled models, or one by id or alias (case does not count; part of an id lists what matches)."""
+    from provisioner.sizing.models import known_models
+
+    known = known_models()
+    if model is not None:
+        known = _matching(model, known)
+    if form == "json":
+        click.echo(json.dumps(_document(known), indent=2, ensure_ascii=False))
+        return
+    _print(known)
+    say(f"{len(known)} models; a config.json works as well: model: {{config: ./config.json}}")
+
+
+def _matching(text: str, known: tuple[KnownModel, ...]) -> tuple[KnownModel, ...]:
+    """The model that is meant, or all whose id or alias holds the text."""
+    from provisioner.errors import UsageError
+    from provisioner.sizing.models import find_model
+
+    try:
+        wanted = find_model(text).id
+    except UsageError:
+        part = text.strip().lower()
+        found = tuple(each for each in known if any(part in name.lower() for name in (each.id, *each.aliases)))
+        if not part or not found:
+            raise
+        return found
+    return tuple(each for each in known if each.id == wanted)
+
+
+def _document(known: tuple[KnownModel, ...]) -> dict[str, Any]:
+    return {"schema": SCHEMA, "models": [asdict(each) | {"aliases": list(each.aliases)} for each in known]}
+
+
+def _print(known: tuple[KnownModel, ...]) -> None:
+    import sys
+
+    from rich.table import Table
+
+    from provisioner.report.tables import plan_console
+
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in ("id", "family", "modality", "parameters", "active", "context", "published as"):
+        table.add_column(name, justify="right" if name in ("parameters", "active", "context") else "left", no_wrap=True)
+    for each in known:
+        published = each.weights_dtype if each.quantisation == "none" else each.quantisation
+        table.add_row(
+            each.id,
+            each.family,
+            each.modality,
+            _billions(each.params_total),
+            _billions(each.params_active),
+            f"{each.max_context_tokens:,}" if each.max_context_tokens else "unknown",
+            published,
+        )
+    plan_console(sys.stdout, color=current().color).print(table)
+
+
+def _billions(params: int) -> str:
+    return f"{params / 1e9:.3g} B" if params >= 1e9 else f"{params / 1e6:.3g} M"
