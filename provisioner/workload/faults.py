@@ -49,7 +49,8 @@ def first_error(root: Node, faults: Iterable[Fault], file: str | None) -> SpecEr
     ordered = sorted(_without_consequences(list(faults)), key=lambda fault: fault.mark(root) or (0, 0))
     first = ordered[0]
     more = len(ordered) - 1
-    message = f"{first.message} (and {more} more)" if more else first.message
+    count = f"at least {more}" if len(ordered) >= FAULTS_MAX else str(more)
+    message = f"{first.message} (and {count} more)" if more else first.message
     where = Position(file, *(first.mark(root) or (1, 1))) if file else shown_path(first.path) or "workload"
     return SpecError(message, where=where, remedy=first.remedy)
 

@@ -44,7 +44,7 @@ PENDING: Mapping[str, str] = MappingProxyType(
 def pending_warnings(root: Node) -> tuple[str, ...]:
     """One warning per written key whose feature is not built yet, in the order of the table."""
     return tuple(
-        f"{key} is accepted but has no effect yet: it comes with {what}"
+        f"{key} is accepted but has no effect yet (later: {what})"
         for key, what in PENDING.items()
         if node_at(root, tuple(key.split("."))) is not None
     )

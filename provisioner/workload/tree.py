@@ -70,8 +70,9 @@ def show(node: Node | str) -> str:
     if isinstance(node, Branch):
         return "a mapping"
     text = node if isinstance(node, str) else node.text if node.plain else f'"{node.text}"'
-    text = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
-    return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[: SHOWN_CHARACTERS_MAX - 3]}..."
+    start = text[: SHOWN_CHARACTERS_MAX + 1]
+    line = "".join(character if character.isprintable() else repr(character)[1:-1] for character in start)
+    return line if len(line) <= SHOWN_CHARACTERS_MAX else f"{line[: SHOWN_CHARACTERS_MAX - 3]}..."
 
 
 def shown_path(path: Path) -> str:
