@@ -149,7 +149,7 @@ def _line(parts: list[Span], owner: Mapping[str, Any], now_us: int) -> Line:
         name=owner["name"],
         tags=json.loads(owner["tags"]),
         started_us=first.started_us,
-        ended_us=owner["ended_us"] if owner["ended_us"] is None else last.ended_us,
+        ended_us=None if owner["ended_us"] is None else last.ended_us,
         billed_us=sum(span.billed_us(now_us) for span in parts),
         usd=sum(known, Fraction(0)) if len(known) == len(amounts) else None,
         usd_per_hour=last.rate if running else Fraction(0),

@@ -44,12 +44,10 @@ def put(connection: Connection, instance_id: str, at_us: int, signals: Mapping[s
     """Add a sample; signals that it does not name keep their last value.
 
     Raises:
-        NotFound: there is no such machine.
+        NotFound: there never was such a machine.
         UsageError: an unknown signal, or a value that is no number or null.
     """
-    machine = machines.load(connection, instance_id)
-    if machine is None or machine.is_gone:
-        raise NotFound(f"there is no instance {instance_id} in the sandbox", remedy="see `gpuprov status`")
+    _require(connection, instance_id)
     for name, value in signals.items():
         _check(name, value)
     merged = {**_last(connection, instance_id), **signals}
@@ -69,15 +67,19 @@ def put_console(connection: Connection, instance_id: str, at_us: int, line: str)
     """Add a line to a machine's serial console, as the watcher on it does.
 
     Raises:
-        NotFound: there is no such machine.
+        NotFound: there never was such a machine.
     """
-    if machines.load(connection, instance_id) is None:
-        raise NotFound(f"there is no instance {instance_id} in the sandbox", remedy="see `gpuprov status`")
+    _require(connection, instance_id)
     power.write_console(connection, instance_id, at_us, line)
 
 
 def read(connection: Connection, instance_id: str, since_us: int = 0) -> list[Sample]:
-    """Samples of a machine since a moment, oldest first; the one that holds at that moment comes first."""
+    """Samples of a machine since a moment, oldest first; the one that holds at that moment comes first.
+
+    Raises:
+        NotFound: there never was such a machine.
+    """
+    _require(connection, instance_id)
     rows = connection.execute(
         "SELECT * FROM telemetry WHERE instance_id = ? AND at_us >= coalesce("
         " (SELECT max(at_us) FROM telemetry WHERE instance_id = ? AND at_us <= ?), ?) ORDER BY at_us, seq",
@@ -87,8 +89,18 @@ def read(connection: Connection, instance_id: str, since_us: int = 0) -> list[Sa
 
 
 def clear(connection: Connection, instance_id: str) -> None:
-    """Forget a machine's samples: its telemetry has gone silent."""
+    """Forget a machine's samples: its telemetry has gone silent.
+
+    Raises:
+        NotFound: there never was such a machine.
+    """
+    _require(connection, instance_id)
     connection.execute("DELETE FROM telemetry WHERE instance_id = ?", (instance_id,))
+
+
+def _require(connection: Connection, instance_id: str) -> None:
+    if machines.load(connection, instance_id) is None:
+        raise NotFound(f"there is no instance {instance_id} in the sandbox", remedy="see `gpuprov status`")
 
 
 def _last(connection: Connection, instance_id: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ APPLICATION_ID = 0x67707276
 """Marks a SQLite file as a gpuprov sandbox (``gprv``)."""
 
 VERSION = 1
-"""Raised with every change of the tables; an older file is brought up to it, a newer one is refused."""
+"""Raised with every change of the tables. A newer file is refused by name; there is no older one."""
 
 TABLES = {
     "settings": "key TEXT PRIMARY KEY, value TEXT NOT NULL",

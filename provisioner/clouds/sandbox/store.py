@@ -84,7 +84,8 @@ class Store:
         return os.getpid(), found.st_dev, found.st_ino
 
     def _open(self) -> sqlite3.Connection:
-        if self._connection is not None and self._opened_by == self._identity():
+        identity = self._identity()
+        if self._connection is not None and identity is not None and self._opened_by == identity:
             return self._connection
         self.close()
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -70,3 +70,6 @@ def test_telemetry_of_nothing_is_not_found(box):
     for signals, console in (({"cpu_percent": 3}, None), ({}, "line")):
         with pytest.raises(NotFound):
             box.controls.set_telemetry("i-0ffffffffffffffff", signals, console)
+    for call in (box.controls.telemetry, box.controls.clear_telemetry):
+        with pytest.raises(NotFound):
+            call("i-0ffffffffffffffff")

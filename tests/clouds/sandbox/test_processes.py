@@ -116,14 +116,14 @@ def test_processes_that_open_a_fresh_home_at_once_make_one_file(home):
             stdout=subprocess.PIPE,
             text=True,
         )
-        for number in range(8)
+        for number in range(20)
     ]
     for process in workers:
         release(process)
     seen = [answers(process) for process in workers]
     assert {process.returncode for process in workers} == {0}
-    assert [lines[0] for lines in seen] == [["ready"]] * 8
-    assert len(assert_whole(home)) == 16
+    assert [lines[0] for lines in seen] == [["ready"]] * 20
+    assert len(assert_whole(home)) == 40
 
 
 def test_a_hundred_threads_lose_and_double_nothing(home):
