@@ -161,8 +161,8 @@ def _shortest_run(candidates: Sequence[Candidate]) -> Candidate:
 
 
 def _needed_hours(candidate: Candidate) -> float | None:
-    hours = candidate.bill.expected_run_hours
-    return None if hours is None else hours + candidate.bill.lost_hours
+    hours = candidate.terms.expected_run_hours
+    return None if hours is None else hours + candidate.terms.lost_hours
 
 
 def _extend_deadline(candidate: Candidate) -> str:

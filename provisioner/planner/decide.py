@@ -53,7 +53,7 @@ def _plan(request: Request, market: Market, outcome: Outcome) -> Plan:
         footprint=footprint,
         throughput=_rounded(arrangement.throughput),
         cost=best.bill.cost,
-        storage=outcome.accounts.items(arrangement, best.offer.region),
+        storage=outcome.tariff.account(arrangement).items(best.offer.region),
         launch_argv=launch_argv(request, arrangement.layout, footprint.usable_bytes / accelerator_bytes),
         launch_env=launch_env(request, arrangement.layout),
         failover=_failover(outcome.candidates),

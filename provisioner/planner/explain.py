@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 
 from provisioner.planner.plan import Plan, Rejection
 from provisioner.planner.ranking import Candidate
@@ -119,19 +118,15 @@ def _order(request: Request, outcome: Outcome, choice: Candidate) -> str:
     if request.workload.optimize is not Objective.COST:
         what = "fastest predicted" if request.workload.optimize is Objective.THROUGHPUT else "quickest predicted"
         return f"{what} {among}; near-equals by cost"
-    cheapest = min(outcome.candidates, key=_ranking_usd)
+    cheapest = min(outcome.candidates, key=lambda candidate: candidate.terms.ranking_usd)
     cost = f"{spoken_cost(request, choice)}"
     rival = next((one for one in outcome.candidates if one.offer.instance.name != choice.offer.instance.name), None)
     against = (
         f"; next is {rival.offer.instance.name} in {rival.offer.region}, {spoken_cost(request, rival)}" if rival else ""
     )
-    if _ranking_usd(choice) <= _ranking_usd(cheapest):
+    if choice.terms.ranking_usd <= cheapest.terms.ranking_usd:
         return f"cheapest {among}: {cost}{against}"
     return f"best {among}: {cost}; {cheapest.offer.instance.name} costs {spoken_cost(request, cheapest)} but {_why_not_cheapest(choice, cheapest)}"
-
-
-def _ranking_usd(candidate: Candidate) -> Decimal:
-    return candidate.bill.ranking_usd if candidate.bill.ranking_usd is not None else Decimal("Infinity")
 
 
 def _why_not_cheapest(choice: Candidate, cheapest: Candidate) -> str:
@@ -154,7 +149,7 @@ def spoken_cost(request: Request, candidate: Candidate) -> str:
     if cost.compute_usd_per_hour is None:
         return "a price that is unknown"
     return (
-        f"{format_usd(cost.compute_usd_per_hour)} an hour and {' and '.join(candidate.bill.unknown)} of unknown price"
+        f"{format_usd(cost.compute_usd_per_hour)} an hour and {' and '.join(candidate.terms.unknown)} of unknown price"
     )
 
 

@@ -17,7 +17,7 @@ from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.offers import ExcludedOffer, Offer
 from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Arrangement, loaded_weights_bytes
-from provisioner.planner.economics import Bill
+from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.requirements import name_some
 from provisioner.planner.spot import intolerance
@@ -109,7 +109,11 @@ def runtime(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | Non
     if gpu.cuda_supported:
         return None
     engine = request.demand.engine if isinstance(request.demand, ServingDemand) else None
-    if gpu.vendor == "AMD" and gpu.architecture.startswith(ROCM_ARCHITECTURE) and (engine is None or engine in ROCM_ENGINES):
+    if (
+        gpu.vendor == "AMD"
+        and gpu.architecture.startswith(ROCM_ARCHITECTURE)
+        and (engine is None or engine in ROCM_ENGINES)
+    ):
         return None
     what = f"{engine} has no build for it" if engine else "the training frameworks have no build for it"
     return Refusal("runtime", what, "CUDA or a supported ROCm GPU", f"{gpu.vendor} {gpu.gpu_class}")
@@ -358,15 +362,16 @@ def spot_is_cheaper(spot_price: Decimal, on_demand_price: Decimal | None) -> Ref
     )
 
 
-def budget(request: Request, bill: Bill) -> Refusal | None:
+def budget(request: Request, candidate: Candidate) -> Refusal | None:
     """``placement.budget``: the whole bill of a month or of the run; an unknown part cannot be shown to be under it."""
     limit = request.requirements.budget
     if limit is None:
         return None
+    cost, unknown = candidate.bill.cost, candidate.terms.unknown
     name = "run_usd" if limit.per == "run" else "total_usd_per_month"
-    amount = bill.cost.run_usd if limit.per == "run" else bill.cost.total_usd_per_month
+    amount = cost.run_usd if limit.per == "run" else cost.total_usd_per_month
     if amount is None:
-        why = f"price of {', '.join(bill.unknown)} unknown" if bill.unknown else "the length of the run is unknown"
+        why = f"price of {', '.join(unknown)} unknown" if unknown else "the length of the run is unknown"
         return Refusal("budget", f"the whole bill cannot be shown to be in placement.budget: {why}", str(limit), None)
     if amount <= limit.amount_usd:
         return None
@@ -378,16 +383,16 @@ def budget(request: Request, bill: Bill) -> Refusal | None:
     )
 
 
-def deadline(request: Request, offer: Offer, bill: Bill) -> Refusal | None:
+def deadline(request: Request, candidate: Candidate) -> Refusal | None:
     """``placement.deadline``, against the predicted length; spot must bear one interruption more than expected.
 
     A workload that does not say how much work it has is not refused: the plan warns that its deadline is unchecked. By ``auto``
     it gets no spot, whose delays nobody could judge.
     """
-    limit, hours = request.requirements.deadline_hours, bill.expected_run_hours
+    limit, hours = request.requirements.deadline_hours, candidate.terms.expected_run_hours
     if limit is None:
         return None
-    spot = offer.capacity_type is CapacityType.SPOT
+    spot = candidate.offer.capacity_type is CapacityType.SPOT
     if hours is None:
         if has_known_work(request.workload):
             return Refusal("deadline", "its speed cannot be predicted", f"{limit:g} h", None)
@@ -399,20 +404,20 @@ def deadline(request: Request, offer: Offer, bill: Bill) -> Refusal | None:
                 None,
             )
         return None
-    needed = hours + (bill.lost_hours if spot else 0.0)
+    needed = hours + candidate.terms.lost_hours
     if needed <= limit:
         return None
     what = "predicted run with interruptions is too long" if spot else "predicted run is too long"
     return Refusal("deadline", what, f"{limit:g} h", f"{needed:.1f} h" if math.isfinite(needed) else "no end")
 
 
-def spot_progress(bill: Bill) -> Refusal | None:
+def spot_progress(candidate: Candidate) -> Refusal | None:
     """Interruptions come faster than the work goes on."""
-    if not bill.endless:
+    if math.isfinite(candidate.terms.stretch):
         return None
     return Refusal("spot-rework", "interruptions would undo the work faster than it is done", None, None)
 
 
-def refuse_bill(request: Request, offer: Offer, bill: Bill) -> Refusal | None:
+def refuse_bill(request: Request, candidate: Candidate) -> Refusal | None:
     """The first filter of the whole bill that a candidate fails."""
-    return budget(request, bill) or deadline(request, offer, bill) or spot_progress(bill)
+    return budget(request, candidate) or deadline(request, candidate) or spot_progress(candidate)

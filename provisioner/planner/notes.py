@@ -12,7 +12,7 @@ from provisioner.planner.spot import UNKNOWN_INTERRUPTIONS_PER_HOUR
 from provisioner.planner.work import has_known_work
 from provisioner.sizing.demand import ServingDemand
 from provisioner.units import format_gib
-from provisioner.vocabulary import CapacityType, Fit, Pattern, Task, WeightFormat
+from provisioner.vocabulary import Fit, Pattern, Task, WeightFormat
 from provisioner.workload.quantities import ReplicaRange
 
 COMFORTABLE_LOADING = 1.2
@@ -73,20 +73,16 @@ def _model(request: Request, candidate: Candidate) -> Iterator[str]:
 
 
 def _price(request: Request, market: Market, candidate: Candidate) -> Iterator[str]:
-    bill, offer = candidate.bill, candidate.offer
+    terms, offer = candidate.terms, candidate.offer
     for code in offer.suspect:
         yield f"price of {offer.key}: {market.catalog.explain_code(code)} ({code})"
     if offer.price_usd_per_hour is None:
         yield f"price unknown: no offer with a known price meets everything, so {offer.key} is chosen without one"
-    elif bill.unknown:
-        yield f"no price is known for {' and '.join(bill.unknown)} in {offer.region}: the total is unknown"
-    if bill.stand_ins:
-        yield f"no price is known for {' and '.join(bill.stand_ins)} in {offer.region}: that of the cloud's reference region was taken"
-    if (
-        offer.capacity_type is CapacityType.SPOT
-        and bill.cost.spot is not None
-        and bill.cost.spot.interruption_rate is None
-    ):
+    elif terms.unknown:
+        yield f"no price is known for {' and '.join(terms.unknown)} in {offer.region}: the total is unknown"
+    if terms.stand_ins:
+        yield f"no price is known for {' and '.join(terms.stand_ins)} in {offer.region}: that of the cloud's reference region was taken"
+    if terms.risk is not None and terms.risk.interruption_rate is None:
         per_day = UNKNOWN_INTERRUPTIONS_PER_HOUR * _HOURS_A_DAY
         yield f"nobody publishes how often {offer.cloud} takes {offer.instance.name} back: ranked as if {per_day:g} time a day; the total leaves rework out"
     if request.requirements.capacity == "reserved":

@@ -16,10 +16,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from provisioner.catalog.offers import Offer
 from provisioner.planner.candidates import NEAR_EQUAL_RATE, Arrangement
-from provisioner.planner.economics import Bill
+from provisioner.planner.economics import Bill, bill_of
+from provisioner.planner.tariff import Terms
 from provisioner.planner.work import main_rate
 from provisioner.vocabulary import Objective
 
@@ -30,27 +32,30 @@ NEAR_EQUAL_COST = 0.05
 """Bills that differ by less are equal: regions, disks and predicted rates are not known better."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Candidate:
-    """An arrangement on one offer (in all ``zones`` that have it at this price), with its bill."""
+    """An arrangement on one offer (in all ``zones`` that have it at this price), with the terms of its bill."""
 
     arrangement: Arrangement
     offer: Offer
     zones: tuple[str | None, ...]
-    bill: Bill
+    terms: Terms
 
-    @property
+    @cached_property
+    def bill(self) -> Bill:
+        """The whole bill; made when it is asked for, since most candidates are only ranked."""
+        return bill_of(self.terms)
+
+    @cached_property
     def rate(self) -> float:
         """Predicted main rate of the whole workload, 0 where it is unknown."""
         return (main_rate(self.arrangement.throughput) or 0.0) * self.arrangement.layout.replicas
 
-    @property
+    @cached_property
     def score_usd(self) -> float:
         """The bill that ranks, with the surcharge for the GPUs that a copy spans; infinite where the price is unknown."""
-        if self.bill.ranking_usd is None:
-            return math.inf
         span = math.log2(self.arrangement.layout.gpus_per_replica)
-        return float(self.bill.ranking_usd) * math.pow(1 + SPAN_SURCHARGE, span)
+        return self.terms.ranking_usd * math.pow(1 + SPAN_SURCHARGE, span)
 
     @property
     def usd_per_rate(self) -> float:
@@ -103,7 +108,7 @@ def _speed(candidate: Candidate, objective: Objective) -> float:
 def _ties(candidate: Candidate) -> tuple[object, ...]:
     arrangement, offer = candidate.arrangement, candidate.offer
     return (
-        not candidate.bill.is_complete,
+        not candidate.terms.is_complete,
         arrangement.gpus_billed,
         arrangement.instances,
         offer.cloud,

@@ -11,7 +11,6 @@ from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.offers import Offer
 from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Arrangement, Sizer, best_arrangement
-from provisioner.planner.economics import Accounts
 from provisioner.planner.filters import (
     Refusal,
     capacity,
@@ -27,6 +26,7 @@ from provisioner.planner.ledger import Ledger
 from provisioner.planner.ranking import Candidate, rank_candidates
 from provisioner.planner.request import Request
 from provisioner.planner.requirements import CLOUDS, name_some
+from provisioner.planner.tariff import Tariff
 from provisioner.units import format_gib
 from provisioner.vocabulary import CapacityType, Fit
 
@@ -51,7 +51,7 @@ class Outcome:
     fit: Fit
     """``fits``; ``borderline`` where only that is left; ``does-not-fit`` where nothing is."""
     ledger: Ledger
-    accounts: Accounts
+    tariff: Tariff
     holding: tuple[Arrangement, ...] = ()
     """Layouts that hold the workload, whether an offer is left for them or not."""
 
@@ -85,21 +85,21 @@ class _Search:
     ledger: Ledger = field(default_factory=Ledger)
 
     def run(self) -> Outcome:
-        accounts = Accounts(self.request, self.market.catalog, self.market.on_demand_usd)
+        tariff = Tariff(self.request, self.market.catalog, self.market.on_demand_usd)
         fitting, tight = self._arrange()
-        fit, candidates = Fit.FITS, self._all_candidates(accounts, fitting)
+        fit, candidates = Fit.FITS, self._all_candidates(tariff, fitting)
         if not candidates:
-            fit, candidates = Fit.BORDERLINE, self._all_candidates(accounts, tight)
+            fit, candidates = Fit.BORDERLINE, self._all_candidates(tariff, tight)
         if fit is Fit.FITS:
             for arrangement in tight:
                 self.ledger.refuse_type(arrangement.instance, _memory_refusal(arrangement))
         self._note_excluded([*fitting, *(tight if fit is not Fit.FITS else [])])
         ranked = tuple(rank_candidates(candidates, self.request.workload.optimize))
-        return Outcome(ranked, fit if ranked else Fit.DOES_NOT_FIT, self.ledger, accounts, (*fitting, *tight))
+        return Outcome(ranked, fit if ranked else Fit.DOES_NOT_FIT, self.ledger, tariff, (*fitting, *tight))
 
-    def _all_candidates(self, accounts: Accounts, arrangements: Sequence[Arrangement]) -> list[Candidate]:
+    def _all_candidates(self, tariff: Tariff, arrangements: Sequence[Arrangement]) -> list[Candidate]:
         """Candidates of all arrangements; those of unknown price only where there is no other and no limit to keep."""
-        found = [candidate for arrangement in arrangements for candidate in self._candidates(accounts, arrangement)]
+        found = [candidate for arrangement in arrangements for candidate in self._candidates(tariff, arrangement)]
         priced = [candidate for candidate in found if candidate.offer.price_usd_per_hour is not None]
         if not priced:
             return found
@@ -164,11 +164,12 @@ class _Search:
         asked = {"tensor_parallel": inference.tensor_parallel, "pipeline_parallel": inference.pipeline_parallel}
         return ", ".join(f"{name} {degree}" for name, degree in asked.items() if degree != "auto") or None
 
-    def _candidates(self, accounts: Accounts, arrangement: Arrangement) -> list[Candidate]:
+    def _candidates(self, tariff: Tariff, arrangement: Arrangement) -> list[Candidate]:
         """Candidates of one arrangement: its offers that pass, one per place, capacity type and price."""
         instance = arrangement.instance
         offers = self.market.offers.get((instance.cloud, instance.name), ())
         wanted = self._in_regions(instance, offers)
+        account = tariff.account(arrangement)
         found: list[Candidate] = []
         for lot in _lots(wanted):
             offer = lot[0]
@@ -177,12 +178,12 @@ class _Search:
             elif refusal := self._refuse_price(offer, arrangement.instances):
                 self.ledger.refuse_offer(offer, refusal)
             else:
-                bill = accounts.bill(arrangement, offer)
-                if refusal := refuse_bill(self.request, offer, bill):
+                zones = tuple(sorted({each.zone for each in lot}, key=lambda zone: zone or ""))
+                candidate = Candidate(arrangement, offer, zones, account.terms(offer))
+                if refusal := refuse_bill(self.request, candidate):
                     self.ledger.refuse_offer(offer, refusal)
                 else:
-                    zones = tuple(sorted({each.zone for each in lot}, key=lambda zone: zone or ""))
-                    found.append(Candidate(arrangement, offer, zones, bill))
+                    found.append(candidate)
         return found
 
     def _in_regions(self, instance: InstanceType, offers: Sequence[Offer]) -> list[Offer]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
 from provisioner.planner.candidates import Sizer
-from provisioner.planner.economics import Accounts
+from provisioner.planner.ranking import Candidate
 from provisioner.planner.storage import checkpoint_disk_bytes, disk_service, root_bytes
+from provisioner.planner.tariff import Tariff
 from provisioner.sizing.throughput import Throughput
 from provisioner.units import GIB
 from provisioner.vocabulary import CapacityType, Fit
@@ -17,7 +19,7 @@ from provisioner.vocabulary import CapacityType, Fit
 
 @pytest.fixture
 def priced(request_of, catalog):
-    """The bill of a workload on an offer, speeds given; and the arrangement."""
+    """A workload as a candidate on an offer, speeds given; and its account."""
 
     def build(workload, offer, speed=None, on_demand=None):
         request = request_of(workload)
@@ -26,16 +28,16 @@ def priced(request_of, catalog):
         if speed is not None:
             arrangement = replace(arrangement, throughput=speed)
         market = {(offer.cloud, instance.name, offer.region): Decimal(on_demand)} if on_demand else {}
-        accounts = Accounts(request, catalog, market)
-        return accounts.bill(arrangement, offer), arrangement, accounts
+        account = Tariff(request, catalog, market).account(arrangement)
+        return Candidate(arrangement, offer, (offer.zone,), account.terms(offer)), account
 
     return build
 
 
 def test_month_of_an_endpoint(priced, serve, offer):
     """Llama 8B on g6e.xlarge: 730 h x (1.861 + 0.005) + 70 GiB x 0.08 (root: 50 + 1.2 x 15 GiB, up to tens)."""
-    bill, arrangement, _ = priced(serve(), offer("g6e.xlarge", "1.861"))
-    cost = bill.cost
+    found, _ = priced(serve(), offer("g6e.xlarge", "1.861"))
+    cost = found.bill.cost
     assert cost.compute_usd_per_hour == Decimal("1.861")
     assert cost.storage_usd_per_month == Decimal("5.6")
     assert cost.public_ip_usd_per_month == Decimal("3.65")
@@ -44,14 +46,14 @@ def test_month_of_an_endpoint(priced, serve, offer):
     assert cost.stopped_usd_per_month == Decimal("5.6")
     assert cost.run_usd is None
     assert cost.spot is None
-    assert bill.is_complete
-    assert arrangement.instances == 1
+    assert found.terms.is_complete
+    assert found.arrangement.instances == 1
 
 
 def test_one_tebibyte_of_data_is_in_the_bill(priced, serve, offer):
     """P7: 1024 GiB x 0.08 on EBS gp3, x 0.10 on balanced persistent disk."""
-    on_aws = priced(serve(storage={"data": "1TiB"}), offer("g6e.xlarge"))[0].cost
-    on_gcp = priced(serve(storage={"data": "1TiB"}), offer("a2-highgpu-1g"))[0].cost
+    on_aws = priced(serve(storage={"data": "1TiB"}), offer("g6e.xlarge"))[0].bill.cost
+    on_gcp = priced(serve(storage={"data": "1TiB"}), offer("a2-highgpu-1g"))[0].bill.cost
     assert on_aws.storage_usd_per_month == Decimal("5.6") + Decimal("81.92")
     assert on_gcp.storage_usd_per_month == Decimal("7.0") + Decimal("102.4")
 
@@ -59,113 +61,115 @@ def test_one_tebibyte_of_data_is_in_the_bill(priced, serve, offer):
 def test_egress_by_tiers(priced, serve, offer):
     """200 GiB from us-east-1: 100 free, 100 x 0.09; from us-central1: 200 x 0.12."""
     spec = serve(storage={"egress": "200GiB/month"})
-    assert priced(spec, offer("g6e.xlarge"))[0].cost.egress_usd_per_month == Decimal(9)
-    assert priced(spec, offer("a2-highgpu-1g"))[0].cost.egress_usd_per_month == Decimal(24)
+    assert priced(spec, offer("g6e.xlarge"))[0].bill.cost.egress_usd_per_month == Decimal(9)
+    assert priced(spec, offer("a2-highgpu-1g"))[0].bill.cost.egress_usd_per_month == Decimal(24)
 
 
 def test_bursty_hours(priced, serve, offer):
-    cost = priced(serve(lifecycle={"pattern": "bursty"}), offer("g6e.xlarge", "2.00"))[0].cost
+    cost = priced(serve(lifecycle={"pattern": "bursty"}), offer("g6e.xlarge", "2.00"))[0].bill.cost
     assert cost.hours_per_month == 120
     assert cost.total_usd_per_month == Decimal("5.6") + 120 * Decimal("2.005")
 
 
 def test_terminated_when_idle_keeps_data_disks_only(priced, serve, offer):
     spec = serve(storage={"data": "100GiB"}, lifecycle={"pattern": "bursty", "idle": {"then": "terminate"}})
-    assert priced(spec, offer("g6e.xlarge"))[0].cost.stopped_usd_per_month == Decimal(8)
+    assert priced(spec, offer("g6e.xlarge"))[0].bill.cost.stopped_usd_per_month == Decimal(8)
     spot = offer("g6e.xlarge", capacity_type=CapacityType.SPOT)
     assert (
-        priced(serve(storage={"data": "100GiB"}, placement={"capacity": "spot"}), spot)[0].cost.stopped_usd_per_month
+        priced(serve(storage={"data": "100GiB"}, placement={"capacity": "spot"}), spot)[
+            0
+        ].bill.cost.stopped_usd_per_month
         == 8
     )
 
 
 def test_copies_on_several_instances(priced, serve, offer):
-    bill, arrangement, accounts = priced(serve(inference={"replicas": 3}), offer("g6e.xlarge", "1.50"))
-    assert arrangement.instances == 3
-    assert bill.cost.compute_usd_per_hour == Decimal("4.50")
-    assert bill.cost.storage_usd_per_month == Decimal("16.8")
-    root = accounts.items(arrangement, "us-east-1")[0]
+    found, account = priced(serve(inference={"replicas": 3}), offer("g6e.xlarge", "1.50"))
+    assert found.arrangement.instances == 3
+    assert found.bill.cost.compute_usd_per_hour == Decimal("4.50")
+    assert found.bill.cost.storage_usd_per_month == Decimal("16.8")
+    root = account.items("us-east-1")[0]
     assert (root.kind, root.size_bytes, root.count, root.usd_per_month) == ("root", 70 * GIB, 3, Decimal("16.8"))
 
 
 def test_copies_packed_on_one_instance(priced, serve, offer):
-    bill, arrangement, _ = priced(serve(inference={"replicas": 4}), offer("g6e.12xlarge", "10.00"))
-    assert (arrangement.instances, arrangement.layout.replicas) == (1, 4)
-    assert bill.cost.compute_usd_per_hour == Decimal(10)
+    found, _ = priced(serve(inference={"replicas": 4}), offer("g6e.12xlarge", "10.00"))
+    assert (found.arrangement.instances, found.arrangement.layout.replicas) == (1, 4)
+    assert found.bill.cost.compute_usd_per_hour == Decimal(10)
 
 
 def test_run_of_a_training(priced, finetune, offer):
     """36 M tokens at 1000/s = 10 h, and the start before it."""
     speed = Throughput(train_tokens_per_s=1000.0)
-    bill, _, _ = priced(finetune(training={"tokens": "36M"}), offer("g6e.xlarge", "2.00"), speed)
-    hours = Decimal(str(bill.cost.run_hours))
+    found, _ = priced(finetune(training={"tokens": "36M"}), offer("g6e.xlarge", "2.00"), speed)
+    hours = Decimal(str(found.bill.cost.run_hours))
     assert Decimal("10.1") < hours < Decimal("10.3")
-    assert bill.cost.hours_per_month == bill.cost.run_hours
+    assert found.bill.cost.hours_per_month == found.bill.cost.run_hours
     expected = hours * Decimal("2.005") + Decimal("5.6") * hours / 730
-    assert abs(bill.cost.run_usd - expected) < Decimal("0.01")
-    assert bill.cost.usd_per_million_tokens == Decimal("0.5556")  # 2 USD / 3.6 M tokens
+    assert abs(found.bill.cost.run_usd - expected) < Decimal("0.01")
+    assert found.bill.cost.usd_per_million_tokens == Decimal("0.5556")  # 2 USD / 3.6 M tokens
 
 
 def test_stated_duration_is_the_bill(priced, finetune, offer):
     document = finetune().to_document()
     document["training"] = {**document["training"], "duration": "20h"}
     del document["training"]["tokens"]
-    bill, _, _ = priced(type(finetune()).from_document(document), offer("g6e.xlarge", "2.00"))
-    assert bill.cost.run_hours == 20
-    assert bill.cost.run_usd == Decimal("40.1") + (Decimal("5.6") * 20 / 730).quantize(Decimal("0.0001"))
+    found, _ = priced(type(finetune()).from_document(document), offer("g6e.xlarge", "2.00"))
+    assert found.bill.cost.run_hours == 20
+    assert found.bill.cost.run_usd == Decimal("40.1") + (Decimal("5.6") * 20 / 730).quantize(Decimal("0.0001"))
 
 
 def test_per_million_tokens_at_full_load(priced, serve, offer):
     speed = Throughput(decode_tokens_per_s_per_replica=500.0, time_to_first_token_s=0.1)
-    bill, _, _ = priced(serve(inference={"replicas": 2}), offer("g6e.xlarge", "1.80"), speed)
-    assert bill.cost.usd_per_million_tokens == Decimal(1)  # 3.60 USD / (2 x 500 x 3600)
-    assert priced(serve(), offer("g6e.xlarge"), Throughput())[0].cost.usd_per_million_tokens is None
+    found, _ = priced(serve(inference={"replicas": 2}), offer("g6e.xlarge", "1.80"), speed)
+    assert found.bill.cost.usd_per_million_tokens == Decimal(1)  # 3.60 USD / (2 x 500 x 3600)
+    assert priced(serve(), offer("g6e.xlarge"), Throughput())[0].bill.cost.usd_per_million_tokens is None
 
 
 def test_spot_with_a_known_rate(priced, finetune, offer, catalog):
     spec = finetune(training={"tokens": "360M", "checkpoint": {"every": "1h", "resumable": True}})
     spot = offer("g6e.xlarge", "0.50", capacity_type=CapacityType.SPOT)
     assert catalog.interruption_band("aws", "g6e.xlarge", "us-east-1") is not None
-    bill, _, _ = priced(spec, spot, Throughput(train_tokens_per_s=1000.0), on_demand="2.00")
-    economics = bill.cost.spot
+    found, _ = priced(spec, spot, Throughput(train_tokens_per_s=1000.0), on_demand="2.00")
+    economics = found.bill.cost.spot
     assert 0 < economics.interruption_rate < 1
     assert 0 < economics.expected_rework_usd < Decimal("2.00")
-    assert bill.lost_hours > 0.5
-    assert economics.breakeven == pytest.approx(Decimal(str(0.75 / bill.lost_hours)), abs=Decimal("0.01"))
-    assert Decimal(140) < bill.saved_by_spot_usd < Decimal(152)  # 100 h x 1.50, less rework
-    assert bill.expected_run_hours > bill.cost.run_hours
+    assert found.terms.lost_hours > 0.5
+    assert economics.breakeven == pytest.approx(Decimal(str(0.75 / found.terms.lost_hours)), abs=Decimal("0.01"))
+    assert Decimal(140) < found.bill.saved_by_spot_usd < Decimal(152)  # 100 h x 1.50, less rework
+    assert found.terms.expected_run_hours > found.bill.cost.run_hours
 
 
 def test_spot_with_an_unknown_rate_says_unknown(priced, serve, offer):
     spot = offer("a2-highgpu-1g", "1.70", capacity_type=CapacityType.SPOT)
-    bill, _, _ = priced(serve(placement={"capacity": "spot"}), spot, on_demand="3.67")
-    assert bill.cost.spot.interruption_rate is None
-    assert bill.cost.spot.expected_rework_usd is None
-    assert bill.cost.total_usd_per_month is not None
-    assert bill.ranking_usd > bill.cost.total_usd_per_month  # ranked as if taken back once a day
+    found, _ = priced(serve(placement={"capacity": "spot"}), spot, on_demand="3.67")
+    assert found.bill.cost.spot.interruption_rate is None
+    assert found.bill.cost.spot.expected_rework_usd is None
+    assert found.bill.cost.total_usd_per_month is not None
+    assert found.terms.ranking_usd > found.bill.cost.total_usd_per_month  # ranked as if taken back once a day
 
 
 def test_price_of_another_region_is_marked(priced, serve, offer):
-    bill, _, _ = priced(serve(), offer("g6e.xlarge", region="eu-central-1"))
-    assert bill.stand_ins == ("storage",)
-    assert not bill.is_complete
+    found, _ = priced(serve(), offer("g6e.xlarge", region="eu-central-1"))
+    assert found.terms.stand_ins == ("storage",)
+    assert not found.terms.is_complete
 
 
 def test_unknown_price_is_unknown_everywhere(priced, serve, offer):
-    bill, _, _ = priced(serve(), offer("g6e.xlarge", None))
-    assert bill.ranking_usd is None
-    assert bill.unknown == ("compute",)
-    cost = bill.cost
+    found, _ = priced(serve(), offer("g6e.xlarge", None))
+    assert found.terms.ranking_usd == math.inf
+    assert found.terms.unknown == ("compute",)
+    cost = found.bill.cost
     assert (cost.compute_usd_per_hour, cost.total_usd_per_month, cost.usd_per_million_tokens) == (None, None, None)
     assert cost.storage_usd_per_month == Decimal("5.6")
 
 
 def test_unknown_disk_price_makes_the_total_unknown(priced, serve, offer):
-    bill, _, _ = priced(serve(storage={"shared": "1TiB"}), offer("a2-highgpu-1g", "3.67"))
-    assert bill.unknown == ("storage",)
-    assert bill.cost.storage_usd_per_month is None
-    assert bill.cost.total_usd_per_month is None
-    assert bill.ranking_usd is not None
+    found, _ = priced(serve(storage={"shared": "1TiB"}), offer("a2-highgpu-1g", "3.67"))
+    assert found.terms.unknown == ("storage",)
+    assert found.bill.cost.storage_usd_per_month is None
+    assert found.bill.cost.total_usd_per_month is None
+    assert found.terms.ranking_usd < math.inf
 
 
 @pytest.mark.parametrize(
@@ -193,14 +197,14 @@ def test_disk_service(catalog, name, service):
 )
 def test_root_disk_holds_what_is_downloaded(priced, serve, request_of, offer, model, gib):  # noqa: PLR0917 - fixtures and parameters
     spec = serve(model=model)
-    arrangement = priced(spec, offer("g6e.xlarge"))[1]
+    arrangement = priced(spec, offer("g6e.xlarge"))[0].arrangement
     assert root_bytes(request_of(spec), arrangement) == gib * GIB
 
 
 def test_checkpoint_disk(priced, finetune, request_of, offer):
     def disk(name="g6e.xlarge", **sections):
         spec = finetune(**sections)
-        return checkpoint_disk_bytes(request_of(spec), priced(spec, offer(name))[1])
+        return checkpoint_disk_bytes(request_of(spec), priced(spec, offer(name))[0].arrangement)
 
     assert disk() is None
     assert disk(storage={"checkpoints": "100GiB"}) == 100 * GIB

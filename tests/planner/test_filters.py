@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -12,10 +13,29 @@ from provisioner.planner import filters
 from provisioner.planner.candidates import Arrangement, Sizer
 from provisioner.planner.economics import Bill
 from provisioner.planner.plan import Cost
+from provisioner.planner.ranking import Candidate
+from provisioner.planner.spot import SpotRisk
+from provisioner.planner.tariff import Terms
 from provisioner.units import GIB, parse_money
 from provisioner.vocabulary import CapacityType, Fit, WeightFormat
 
 EMPTY_COST = Cost(None, None, None, None, None, None, None, None)
+TERMS = Terms(
+    compute=Decimal(1),
+    on_demand=Decimal(1),
+    address=Decimal(0),
+    storage=Decimal(0),
+    lasting=Decimal(0),
+    egress=Decimal(0),
+    run_hours=None,
+    month_hours=120.0,
+    tokens_per_hour=None,
+    is_endpoint=False,
+    can_stop=True,
+    risk=None,
+    stretch=1.0,
+    stand_ins=(),
+)
 
 
 @pytest.fixture
@@ -259,9 +279,19 @@ def test_spot_must_be_cheaper(spot, on_demand, kept):
     assert (refusal is None) is kept
 
 
-def bill(**changes: Any) -> Bill:
-    cost = replace(EMPTY_COST, **{key: changes.pop(key) for key in list(changes) if hasattr(EMPTY_COST, key)})
-    return Bill(cost=cost, ranking_usd=Decimal(1), is_complete=True, **changes)
+@pytest.fixture
+def candidate(arranged, finetune, offer):
+    """A candidate with made-up terms or costs."""
+
+    def build(kind=CapacityType.ON_DEMAND, cost: Cost | None = None, **terms: Any) -> Candidate:
+        _, arrangement = arranged(finetune(), "g6e.xlarge")
+        sold = offer("g6e.xlarge", capacity_type=kind)
+        made = Candidate(arrangement, sold, (sold.zone,), TERMS._replace(**terms))
+        if cost is not None:
+            made.__dict__["bill"] = Bill(cost)
+        return made
+
+    return build
 
 
 @pytest.mark.parametrize(
@@ -275,10 +305,10 @@ def bill(**changes: Any) -> Bill:
         ("100 USD/run", {"run_usd": None}, False),
     ],
 )
-def test_budget_is_the_whole_bill(request_of, finetune, budget, cost, kept):
+def test_budget_is_the_whole_bill(request_of, finetune, candidate, budget, cost, kept):  # noqa: PLR0917 - fixtures and parameters
     request = request_of(finetune(placement={"budget": budget}))
     assert request.requirements.budget == parse_money(budget)
-    assert (filters.budget(request, bill(**cost)) is None) is kept
+    assert (filters.budget(request, candidate(cost=replace(EMPTY_COST, **cost))) is None) is kept
 
 
 @pytest.mark.parametrize(
@@ -290,28 +320,26 @@ def test_budget_is_the_whole_bill(request_of, finetune, budget, cost, kept):
         (CapacityType.SPOT, 9.6, 0.5, False),
     ],
 )
-def test_deadline_bears_one_interruption_more(request_of, finetune, offer, kind, hours, lost, kept):  # noqa: PLR0917 - fixtures and parameters
+def test_deadline_bears_one_interruption_more(request_of, finetune, candidate, kind, hours, lost, kept):  # noqa: PLR0917 - fixtures and parameters
     request = request_of(finetune(placement={"deadline": "10h"}))
-    refusal = filters.deadline(
-        request, offer("g6.xlarge", capacity_type=kind), bill(expected_run_hours=hours, lost_hours=lost)
-    )
+    refusal = filters.deadline(request, candidate(kind, run_hours=hours, risk=SpotRisk(0.0, lost) if lost else None))
     assert (refusal is None) is kept
 
 
-def test_deadline_of_unknown_length(request_of, finetune, offer):
+def test_deadline_of_unknown_length(request_of, finetune, candidate):
     known = request_of(finetune(placement={"deadline": "10h"}))
-    assert filters.deadline(known, offer("g6.xlarge"), bill()).reason == "its speed cannot be predicted"
+    assert filters.deadline(known, candidate()).reason == "its speed cannot be predicted"
     document = finetune(placement={"deadline": "10h"}, training={"checkpoint": {"resumable": True}}).to_document()
     del document["training"]["tokens"]
     unknown = request_of(type(finetune()).from_document(document))
-    assert filters.deadline(unknown, offer("g6.xlarge"), bill()) is None
-    assert filters.deadline(unknown, offer("g6.xlarge", capacity_type=CapacityType.SPOT), bill()).filter == "deadline"
+    assert filters.deadline(unknown, candidate()) is None
+    assert filters.deadline(unknown, candidate(CapacityType.SPOT)).filter == "deadline"
 
 
-def test_endless_spot_is_refused(request_of, finetune, offer):
+def test_endless_spot_is_refused(request_of, finetune, candidate):
     request = request_of(finetune())
-    assert filters.refuse_bill(request, offer("g6.xlarge"), bill(endless=True)).filter == "spot-rework"
-    assert filters.refuse_bill(request, offer("g6.xlarge"), bill()) is None
+    assert filters.refuse_bill(request, candidate(stretch=math.inf)).filter == "spot-rework"
+    assert filters.refuse_bill(request, candidate()) is None
 
 
 def test_every_weight_format_has_a_capability_or_none():

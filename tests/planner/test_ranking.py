@@ -13,9 +13,8 @@ from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.offers import Offer
 from provisioner.catalog.snapshot import load_catalog
 from provisioner.planner.candidates import Arrangement
-from provisioner.planner.economics import Bill
-from provisioner.planner.plan import Cost
 from provisioner.planner.ranking import NEAR_EQUAL_COST, SPAN_SURCHARGE, Candidate, rank_candidates
+from provisioner.planner.tariff import Terms
 from provisioner.sizing.footprint import Footprint, MemoryTerms
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.throughput import Throughput
@@ -47,8 +46,23 @@ def candidate(
         ),
     )
     offer = Offer(instance, "us-east-1", "use1-az1", CapacityType.ON_DEMAND, price, "2026-07-20", "test")
-    cost = Cost(price, None, None, None, price, None, None, None)
-    return Candidate(arrangement, offer, ("use1-az1",), Bill(cost=cost, ranking_usd=price, is_complete=complete))
+    terms = Terms(
+        compute=price,
+        on_demand=None,
+        address=Decimal(0),
+        storage=Decimal(0),
+        lasting=Decimal(0),
+        egress=Decimal(0),
+        run_hours=None,
+        month_hours=1.0,
+        tokens_per_hour=rate,
+        is_endpoint=True,
+        can_stop=True,
+        risk=None,
+        stretch=1.0,
+        stand_ins=() if complete else ("storage",),
+    )
+    return Candidate(arrangement, offer, ("use1-az1",), terms)
 
 
 COSTS = st.floats(1, 1000).map(lambda value: round(value, 4))
@@ -79,7 +93,7 @@ def test_ranking_keeps_every_candidate(candidates, objective):
 @given(CANDIDATES, OBJECTIVES, st.data())
 def test_a_dominated_offer_never_changes_the_choice(candidates, objective, data):
     model = data.draw(st.sampled_from(candidates))
-    usd = float(model.bill.ranking_usd) * data.draw(st.floats(1.0, 3.0))
+    usd = model.terms.ranking_usd * data.draw(st.floats(1.0, 3.0))
     rate = model.rate * data.draw(st.floats(0.1, 1.0)) or None
     gpus = model.arrangement.layout.gpus_per_replica * data.draw(st.sampled_from([1, 2]))
     worse = candidate(usd, rate, gpus, "zz", complete=False)
@@ -91,7 +105,7 @@ def test_a_dominated_offer_never_changes_the_choice(candidates, objective, data)
 def test_the_same_offer_for_less_comes_first(candidates, objective, data):
     model = data.draw(st.sampled_from(candidates))
     gpus = model.arrangement.layout.gpus_per_replica
-    cheaper = candidate(float(model.bill.ranking_usd) * 0.9, model.rate or None, gpus, model.offer.instance.name)
+    cheaper = candidate(model.terms.ranking_usd * 0.9, model.rate or None, gpus, model.offer.instance.name)
     ranked = rank_candidates([*candidates, cheaper], objective)
     assert ranked.index(cheaper) < ranked.index(model)
 
@@ -99,8 +113,8 @@ def test_the_same_offer_for_less_comes_first(candidates, objective, data):
 @given(CANDIDATES)
 def test_the_choice_is_the_cheapest_within_the_stated_tolerances(candidates):
     best = rank_candidates(candidates, Objective.COST)[0]
-    cheapest = min(float(one.bill.ranking_usd) for one in candidates)
-    assert float(best.bill.ranking_usd) <= cheapest * (1 + NEAR_EQUAL_COST) * (1 + SPAN_SURCHARGE) ** 3 * (1 + 1e-9)
+    cheapest = min(one.terms.ranking_usd for one in candidates)
+    assert best.terms.ranking_usd <= cheapest * (1 + NEAR_EQUAL_COST) * (1 + SPAN_SURCHARGE) ** 3 * (1 + 1e-9)
 
 
 @given(CANDIDATES)
