@@ -14,6 +14,7 @@ help: ## list the targets
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@$(BIN)/python -m compileall -q provisioner stacks policies
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
@@ -31,7 +32,7 @@ setup: engine ## virtual environment, the three commands, the engine
 
 demo: setup ## the main job on the sandbox cloud
 	$(BIN)/gpuprov up examples/llama-3.1-8b-chat/workload.yaml --yes --cloud sandbox
-	$(BIN)/gpuprov status llama-3-1-8b-chat
+	$(BIN)/gpuprov status
 
 test: $(VENV)/.installed-dev engine yaml-language ## everything that CI runs
 	$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import time
@@ -27,14 +28,19 @@ class Pairs:
         return f"{name}: {subject:.3f} s against {floor:.3f} s, ratio {self.ratio:.2f} ({len(self.subject_s)} pairs)"
 
 
-def timed(command: Sequence[str], environment: Mapping[str, str], *, cwd: str | None = None) -> float:
+def environment() -> dict[str, str]:
+    """The caller's environment, in which Python may keep its bytecode, as it does for users."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+def timed(command: Sequence[str], variables: Mapping[str, str], *, cwd: str | None = None) -> float:
     """Wall seconds of a whole process that must succeed.
 
     Raises:
         RuntimeError: the command failed; a failed run is no measurement.
     """
     began = time.perf_counter()
-    done = subprocess.run(command, env=dict(environment), capture_output=True, text=True, check=False, cwd=cwd)
+    done = subprocess.run(command, env=dict(variables), capture_output=True, text=True, check=False, cwd=cwd)
     took = time.perf_counter() - began
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr[-2000:]}")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
-from benchmarks.pairs import measure, timed
+from benchmarks.pairs import environment, measure, timed
 
 FLOOR = "import click, yaml; from pydantic import BaseModel"
 LIMIT = 3.0
@@ -21,12 +20,12 @@ def main() -> int:
     parser.add_argument("--spec", type=Path, default=SPEC)
     arguments = parser.parse_args()
     gpuprov = str(Path(sys.executable).parent / "gpuprov")
-    environment = dict(os.environ)
+    variables = environment()
     worst = 0.0
     for command in ("plan", "check"):
         pairs = measure(
-            lambda command=command: timed([gpuprov, command, str(arguments.spec), "--format", "json"], environment),  # type: ignore[misc]
-            lambda: timed([sys.executable, "-c", FLOOR], environment),
+            lambda command=command: timed([gpuprov, command, str(arguments.spec), "--format", "json"], variables),  # type: ignore[misc]
+            lambda: timed([sys.executable, "-c", FLOOR], variables),
             arguments.pairs,
         )
         print(pairs.line(f"gpuprov {command}"))
