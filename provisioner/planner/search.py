@@ -83,6 +83,7 @@ class _Search:
     market: Market
     sizer: Sizer
     ledger: Ledger = field(default_factory=Ledger)
+    _capacity: dict[CapacityType, Refusal | None] = field(default_factory=dict)
 
     def run(self) -> Outcome:
         tariff = Tariff(self.request, self.market.catalog, self.market.on_demand_usd)
@@ -173,9 +174,9 @@ class _Search:
         found: list[Candidate] = []
         for lot in _lots(wanted):
             offer = lot[0]
-            if refusal := capacity(self.request, offer):
-                self.ledger.refuse_capacity(offer, refusal)
-            elif refusal := self._refuse_price(offer, arrangement.instances):
+            if self._refuse_capacity(offer):
+                continue
+            if refusal := self._refuse_price(offer, arrangement.instances):
                 self.ledger.refuse_offer(offer, refusal)
             else:
                 zones = tuple(sorted({each.zone for each in lot}, key=lambda zone: zone or ""))
@@ -196,6 +197,15 @@ class _Search:
             self.ledger.refuse_type(instance, Refusal("region", reason, name_some(wanted), ", ".join(has) or None))
         return inside
 
+    def _refuse_capacity(self, offer: Offer) -> bool:
+        """Whether offers of this capacity type are out; asked once per type, since it holds for all of them."""
+        kind = offer.capacity_type
+        if kind not in self._capacity:
+            self._capacity[kind] = capacity(self.request, offer)
+            if refusal := self._capacity[kind]:
+                self.ledger.refuse_capacity(offer, refusal)
+        return self._capacity[kind] is not None
+
     def _refuse_price(self, offer: Offer, instances: int) -> Refusal | None:
         requirements = self.request.requirements
         unjudged = offer.capacity_type is CapacityType.SPOT and requirements.capacity == "auto"
@@ -214,7 +224,7 @@ class _Search:
         for aside in self.market.catalog.excluded_offers(self.request.requirements.clouds):
             offer = aside.offer
             here = (offer.cloud, offer.instance.name) in holding and (regions is None or offer.region in regions)
-            if here and capacity(self.request, offer) is None:
+            if here and not self._refuse_capacity(offer):
                 self.ledger.refuse_offer(offer, excluded(self.market.catalog, aside))
 
 
