@@ -10,7 +10,13 @@ from decimal import ROUND_UP, Decimal
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.requirements import CLOUDS
-from provisioner.sizing.demand import ServingDemand, TrainingDemand
+from provisioner.sizing.demand import (
+    AudioDemand,
+    DiffusionDemand,
+    DiffusionTrainingDemand,
+    ServingDemand,
+    TrainingDemand,
+)
 from provisioner.units import Money, decimal_string
 from provisioner.vocabulary import KvDtype, Optimizer, Sharding, Task, TrainingMethod, WeightFormat
 
@@ -25,6 +31,16 @@ NARROWER_WEIGHTS = {
     "int8": (WeightFormat.INT4_AWQ,),
 }
 """Formats to try instead of one, the least lossy first."""
+NARROWER_MEDIA_WEIGHTS = {
+    "fp32": (WeightFormat.BF16, WeightFormat.FP8, WeightFormat.NF4),
+    "bf16": (WeightFormat.FP8, WeightFormat.NF4),
+    "fp16": (WeightFormat.FP8, WeightFormat.NF4),
+    "fp8": (WeightFormat.NF4,),
+}
+"""The same for pipelines, whose libraries have no AWQ."""
+OFFLOADS = ("none", "text-encoder", "model")
+"""What a pipeline can keep in host memory, the fastest first."""
+TRAINING = (TrainingDemand, DiffusionTrainingDemand)
 CONTEXT_STEP = 256
 SEQUENCE_STEP = 128
 
@@ -204,63 +220,80 @@ def _degree_changes(request: Request) -> Iterator[Change]:
     ):
         freed = replace(request, demand=replace(demand, tensor_parallel=None, pipeline_parallel=None))
         yield Change(freed, lambda one: f"set inference.tensor_parallel to {one.arrangement.layout.tensor_parallel}")
-    if isinstance(demand, TrainingDemand) and demand.sharding is not Sharding.AUTO:
+    if isinstance(demand, TRAINING) and demand.sharding is not Sharding.AUTO:
         freed = replace(request, demand=replace(demand, sharding=Sharding.AUTO))
         yield Change(freed, lambda one: f"set training.sharding to {one.arrangement.layout.sharding}")
+
+
+_DIALS: Mapping[type[Demand], tuple[tuple[str, str, int], ...]] = {
+    ServingDemand: (
+        ("inference.concurrency", "concurrency", 1),
+        ("inference.context_tokens", "context_tokens", CONTEXT_STEP),
+    ),
+    TrainingDemand: (
+        ("training.micro_batch", "micro_batch", 1),
+        ("training.sequence_tokens", "sequence_tokens", SEQUENCE_STEP),
+    ),
+    DiffusionTrainingDemand: (("training.micro_batch", "micro_batch", 1),),
+    AudioDemand: (("inference.audio.batch", "batch", 1), ("inference.audio.seconds", "seconds", 1)),
+}
+"""Spec key, name in the demand and step of each number that can be lowered, the least painful first."""
 
 
 def demand_dials(request: Request) -> Iterator[Dial]:
     """Numbers of the demand that can be lowered, the least painful first."""
     demand = request.demand
-    if isinstance(demand, ServingDemand):
+    rows = _DIALS.get(type(demand), ())
+    if isinstance(demand, DiffusionDemand):
+        part = "video" if demand.frames > 1 else "image"
+        rows = ((f"inference.{part}.batch", "batch", 1),)
+        rows += (("inference.video.frames", "frames", 1),) if demand.frames > 1 else ()
+    for key, name, step in rows:
+        yield Dial(key, int(getattr(demand, name)), step, _turned(request, name))
 
-        def serving(name: str) -> Callable[[int], Request]:
-            return lambda value: replace(request, demand=replace(demand, **{name: value}))  # type: ignore[arg-type]
 
-        yield Dial("inference.concurrency", demand.concurrency, 1, serving("concurrency"))
-        yield Dial("inference.context_tokens", demand.context_tokens, CONTEXT_STEP, serving("context_tokens"))
-        return
-
-    def training(name: str) -> Callable[[int], Request]:
-        return lambda value: replace(request, demand=replace(demand, **{name: value}))  # type: ignore[arg-type]
-
-    yield Dial("training.micro_batch", demand.micro_batch, 1, training("micro_batch"))
-    yield Dial("training.sequence_tokens", demand.sequence_tokens, SEQUENCE_STEP, training("sequence_tokens"))
+def _turned(request: Request, name: str) -> Callable[[int], Request]:
+    return lambda value: replace(request, demand=replace(request.demand, **{name: value}))  # type: ignore[arg-type]
 
 
 def demand_changes(request: Request) -> Iterator[Change]:
     """Words of the demand that can be exchanged, the least lossy first."""
     demand = request.demand
-    if isinstance(demand, ServingDemand):
-        if demand.kv_dtype is not KvDtype.FP8:
-            yield Change(
-                replace(request, demand=replace(demand, kv_dtype=KvDtype.FP8)), _fixed("set inference.kv_cache to fp8")
-            )
-        if request.weights == WeightFormat.BF16:
-            yield Change(
-                replace(request, demand=replace(demand, weights=WeightFormat.FP16)), _fixed("set model.weights to fp16")
-            )
-        for weights in NARROWER_WEIGHTS.get(request.weights, ()):
-            narrowed = replace(request, demand=replace(demand, weights=str(weights)))
-            yield Change(narrowed, _fixed(f"set model.weights to {weights}"))
+    if isinstance(demand, TRAINING):
+        yield from _training_changes(request, demand)
         return
+    if isinstance(demand, ServingDemand) and demand.kv_dtype is not KvDtype.FP8:
+        yield _exchange(request, replace(demand, kv_dtype=KvDtype.FP8), "inference.kv_cache", KvDtype.FP8)
+    if isinstance(demand, DiffusionDemand):
+        for offload in OFFLOADS[OFFLOADS.index(demand.offload) + 1 :] if demand.offload in OFFLOADS else ():
+            yield _exchange(request, replace(demand, offload=offload), "inference.offload", offload)
+    if request.weights == WeightFormat.BF16:
+        yield _exchange(request, replace(demand, weights=str(WeightFormat.FP16)), "model.weights", WeightFormat.FP16)
+    narrower = NARROWER_WEIGHTS if isinstance(demand, ServingDemand) else NARROWER_MEDIA_WEIGHTS
+    for weights in narrower.get(request.weights, ()):
+        yield _exchange(request, replace(demand, weights=str(weights)), "model.weights", weights)
+
+
+def _training_changes(request: Request, demand: TrainingDemand | DiffusionTrainingDemand) -> Iterator[Change]:
     if demand.gradient_checkpointing is not True:
-        checkpointed = replace(request, demand=replace(demand, gradient_checkpointing=True))
-        yield Change(checkpointed, _fixed("set training.gradient_checkpointing to true"))
-    if demand.optimizer in (Optimizer.ADAMW, Optimizer.MUON) and demand.method is TrainingMethod.FULL:
-        lighter = replace(request, demand=replace(demand, optimizer=Optimizer.PAGED_ADAMW_8BIT))
-        yield Change(lighter, _fixed("set training.optimizer to paged-adamw-8bit"))
-    if demand.method is TrainingMethod.FULL and request.workload.task is not Task.PRETRAIN:
-        yield Change(
-            replace(request, demand=replace(demand, method=TrainingMethod.LORA)), _fixed("set training.method to lora")
+        yield _exchange(
+            request, replace(demand, gradient_checkpointing=True), "training.gradient_checkpointing", "true"
         )
-    if demand.method is not TrainingMethod.QLORA and request.workload.task is not Task.PRETRAIN:
+    full = demand.method is TrainingMethod.FULL
+    if demand.optimizer in (Optimizer.ADAMW, Optimizer.MUON) and full:
+        lighter = Optimizer.PAGED_ADAMW_8BIT
+        yield _exchange(request, replace(demand, optimizer=lighter), "training.optimizer", lighter)
+    if request.workload.task is Task.PRETRAIN:
+        return
+    if full:
+        yield _exchange(request, replace(demand, method=TrainingMethod.LORA), "training.method", TrainingMethod.LORA)
+    if demand.method is not TrainingMethod.QLORA:
         quantised = replace(demand, method=TrainingMethod.QLORA, weights=str(WeightFormat.NF4))
-        yield Change(replace(request, demand=quantised), _fixed("set training.method to qlora"))
+        yield _exchange(request, quantised, "training.method", TrainingMethod.QLORA)
 
 
-def _fixed(text: str) -> Words:
-    return lambda _: text
+def _exchange(request: Request, demand: Demand, key: str, word: str) -> Change:
+    return Change(replace(request, demand=demand), lambda _: f"set {key} to {word}")
 
 
 def _cents(amount: Decimal | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from provisioner.sizing.pipelines import PipelineShape
 from provisioner.sizing.shapes import ModelShape
 from provisioner.vocabulary import (
     Attention,
@@ -70,5 +71,51 @@ class TrainingDemand:
     sharding: Sharding = Sharding.AUTO
 
 
-Demand = ServingDemand | TrainingDemand
-"""Diffusion and audio demands join this union in modules of their own."""
+@dataclass(frozen=True, slots=True)
+class DiffusionDemand:
+    """One copy of an image or video pipeline. ``frames`` is 1 for images; ``offload`` ``none``, ``text-encoder`` or ``model``."""
+
+    model: PipelineShape
+    weights: str
+    width: int
+    height: int
+    frames: int = 1
+    batch: int = 1
+    steps: int | None = None
+    offload: str = "none"
+    gpu_memory_fraction: float | None = None
+    vae_slicing: bool = False
+    vae_tiling: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AudioDemand:
+    """One copy of a speech or music model with a batch of pieces."""
+
+    model: PipelineShape
+    weights: str
+    seconds: float
+    batch: int = 1
+    beams: int = 5
+    gpu_memory_fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiffusionTrainingDemand:
+    """A fine-tuning or pre-training of a pipeline's denoiser. ``micro_batch`` counts samples per GPU."""
+
+    model: PipelineShape
+    weights: str
+    method: TrainingMethod
+    precision: TrainingPrecision
+    optimizer: Optimizer
+    width: int
+    height: int
+    frames: int
+    micro_batch: int
+    gradient_checkpointing: bool | str
+    lora_rank: int = 16
+    sharding: Sharding = Sharding.AUTO
+
+
+Demand = ServingDemand | TrainingDemand | DiffusionDemand | AudioDemand | DiffusionTrainingDemand

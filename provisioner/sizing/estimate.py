@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from provisioner.sizing.accelerator import Accelerator
-from provisioner.sizing.demand import Demand, TrainingDemand
+from provisioner.sizing.demand import (
+    AudioDemand,
+    Demand,
+    DiffusionDemand,
+    DiffusionTrainingDemand,
+    TrainingDemand,
+)
 from provisioner.sizing.footprint import Footprint
 from provisioner.sizing.layout import Layout
-from provisioner.sizing.serving import serving_footprint
 from provisioner.sizing.throughput import Throughput
-from provisioner.sizing.training import training_footprint
 from provisioner.vocabulary import Interconnect
 
 
@@ -19,7 +23,23 @@ def estimate_footprint(demand: Demand, layout: Layout, accelerator: Accelerator)
         UsageError: the demand holds something that is not modelled; it is named.
     """
     if isinstance(demand, TrainingDemand):
+        from provisioner.sizing.training import training_footprint
+
         return training_footprint(demand, layout, accelerator)
+    if isinstance(demand, DiffusionDemand):
+        from provisioner.sizing.diffusion import diffusion_footprint
+
+        return diffusion_footprint(demand, layout, accelerator)
+    if isinstance(demand, AudioDemand):
+        from provisioner.sizing.audio import audio_footprint
+
+        return audio_footprint(demand, layout, accelerator)
+    if isinstance(demand, DiffusionTrainingDemand):
+        from provisioner.sizing.diffusion_training import diffusion_training_footprint
+
+        return diffusion_training_footprint(demand, layout, accelerator)
+    from provisioner.sizing.serving import serving_footprint
+
     return serving_footprint(demand, layout, accelerator)
 
 
@@ -27,8 +47,12 @@ def estimate_throughput(
     demand: Demand, layout: Layout, accelerator: Accelerator, interconnect: Interconnect
 ) -> Throughput:
     """Predicted speed of a layout; rates that are unknown stay ``None``."""
-    from provisioner.sizing.speed import serving_throughput, training_throughput
+    from provisioner.sizing import speed
 
     if isinstance(demand, TrainingDemand):
-        return training_throughput(demand, layout, accelerator, interconnect)
-    return serving_throughput(demand, layout, accelerator, interconnect)
+        return speed.training_throughput(demand, layout, accelerator, interconnect)
+    if isinstance(demand, DiffusionDemand):
+        return speed.diffusion_throughput(demand, accelerator)
+    if isinstance(demand, (AudioDemand, DiffusionTrainingDemand)):
+        return Throughput()
+    return speed.serving_throughput(demand, layout, accelerator, interconnect)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from provisioner.sizing.demand import Demand, ServingDemand, TrainingDemand
+from provisioner.sizing.demand import (
+    AudioDemand,
+    Demand,
+    DiffusionDemand,
+    DiffusionTrainingDemand,
+    ServingDemand,
+    TrainingDemand,
+)
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.shapes import ModelShape
 from provisioner.vocabulary import Engine, Sharding, TrainingMethod
@@ -15,8 +22,11 @@ FP8_BLOCK = 128
 
 def layout_objections(demand: Demand, layout: Layout) -> tuple[str, ...]:
     """Reasons why a layout is impossible for a demand; empty where it is possible."""
-    if isinstance(demand, TrainingDemand):
+    if isinstance(demand, (TrainingDemand, DiffusionTrainingDemand)):
         return _training_objections(demand, layout)
+    if isinstance(demand, (DiffusionDemand, AudioDemand)):
+        alone = layout.gpus_per_replica == 1
+        return () if alone else (f"{demand.model.id} runs on one GPU a copy: its parts are not split",)
     return _serving_objections(demand, layout)
 
 
@@ -25,9 +35,11 @@ def feasible_layouts(demand: Demand, max_gpus: int) -> tuple[Layout, ...]:
 
     For equal counts, tensor parallelism comes before pipeline stages, and less sharding before more.
     """
-    candidates = (
-        _training_layouts(demand, max_gpus) if isinstance(demand, TrainingDemand) else _serving(demand, max_gpus)
-    )
+    candidates = [Layout()] if max_gpus > 0 else []
+    if isinstance(demand, (TrainingDemand, DiffusionTrainingDemand)):
+        candidates = _training_layouts(demand, max_gpus)
+    elif isinstance(demand, ServingDemand):
+        candidates = _serving(demand, max_gpus)
     return tuple(layout for layout in candidates if not layout_objections(demand, layout))
 
 
@@ -96,7 +108,7 @@ TRAINING_SHARDINGS = {
 }
 
 
-def _training_layouts(demand: TrainingDemand, max_gpus: int) -> list[Layout]:
+def _training_layouts(demand: TrainingDemand | DiffusionTrainingDemand, max_gpus: int) -> list[Layout]:
     counts = [n for n in (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024) if n <= max_gpus]
     if max_gpus not in counts and max_gpus > 0:
         counts.append(max_gpus)
@@ -113,7 +125,7 @@ def _training_layouts(demand: TrainingDemand, max_gpus: int) -> list[Layout]:
     return found
 
 
-def _training_objections(demand: TrainingDemand, layout: Layout) -> tuple[str, ...]:
+def _training_objections(demand: TrainingDemand | DiffusionTrainingDemand, layout: Layout) -> tuple[str, ...]:
     model = demand.model
     reasons: list[str] = []
     if layout.tensor_parallel > 1:

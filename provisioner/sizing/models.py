@@ -12,6 +12,7 @@ from typing import Any
 from provisioner.errors import UsageError
 from provisioner.sizing.families.fields import Fields
 from provisioner.sizing.families.registry import read_shape
+from provisioner.sizing.pipelines import pipeline, pipeline_names, pipeline_records
 from provisioner.sizing.quantisation import LINEAR_PARTS, Quantisation
 from provisioner.sizing.shapes import ModelShape
 
@@ -55,28 +56,29 @@ def _line(offset: int, length: int) -> dict[str, Any]:
 def find_model(model_id: str) -> ModelShape:
     """Shape of a bundled model by id or alias, whatever the case; a name without its organisation works where it is unique.
 
+    Image, video and audio models are ``PipelineShape``.
+
     Raises:
         UsageError: no such model; the nearest ids are named.
     """
-    entry = _entry(model_id)
-    record = _line(entry[0], entry[1])
-    shape = shape_from_config(record["config"], record["id"])
-    if len(entry) > 2:
-        shape = _requantised(shape, str(entry[2]))
-    return shape
-
-
-def _entry(model_id: str) -> list[Any]:
-    names = _names()
     key = model_id.strip().lower()
-    entry = names.get(key)
-    if entry is None and "/" not in key:
-        endings = {tuple(value): value for name, value in names.items() if name.partition("/")[2] == key}
-        if len({value[0] for value in endings.values()}) == 1:
-            entry = next(iter(endings.values()))
-    if entry is None:
-        raise unknown_model(model_id, names)
-    return entry
+    entry = _named(key, _names())
+    if entry is not None:
+        record = _line(entry[0], entry[1])
+        shape = shape_from_config(record["config"], record["id"])
+        return _requantised(shape, str(entry[2])) if len(entry) > 2 else shape
+    index = _named(key, pipeline_names())
+    if index is None:
+        raise unknown_model(model_id, [*_names(), *pipeline_names()])
+    return pipeline(index)
+
+
+def _named(key: str, names: Mapping[str, Any]) -> Any:
+    """What a name stands for, ``None`` where it is unknown, or ambiguous without its organisation."""
+    if key in names or "/" in key:
+        return names.get(key)
+    endings = [value for name, value in names.items() if name.partition("/")[2] == key]
+    return endings[0] if endings and all(value == endings[0] for value in endings) else None
 
 
 def unknown_model(model_id: str, names: Iterable[str]) -> UsageError:
@@ -166,7 +168,26 @@ def shape_from_dimensions(dimensions: Mapping[str, Any], model_id: str = "model.
 def known_models() -> tuple[KnownModel, ...]:
     """All bundled models by id."""
     records = [json.loads(line) for line in (DATA / "models.jsonl").read_bytes().splitlines()]
-    return tuple(_known(record) for record in sorted(records, key=lambda record: str(record["id"]).lower()))
+    known = [_known(record) for record in records]
+    known += [_known_pipeline(index) for index in range(len(pipeline_records()))]
+    return tuple(sorted(known, key=lambda model: model.id.lower()))
+
+
+def _known_pipeline(index: int) -> KnownModel:
+    shape, record = pipeline(index), pipeline_records()[index]
+    return KnownModel(
+        id=shape.id,
+        family=shape.family,
+        modality=shape.modality,
+        params_total=shape.params_total,
+        params_active=shape.params_active,
+        max_context_tokens=None,
+        weights_dtype=shape.weights_dtype,
+        quantisation="none",
+        aliases=tuple(record["aliases"]),
+        source=record["source"],
+        as_of=record["as_of"],
+    )
 
 
 def _known(record: Mapping[str, Any]) -> KnownModel:

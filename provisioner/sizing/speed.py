@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from provisioner.sizing.accelerator import Accelerator
-from provisioner.sizing.demand import ServingDemand, TrainingDemand
+from provisioner.sizing.demand import DiffusionDemand, ServingDemand, TrainingDemand
 from provisioner.sizing.kv_cache import stack_cache_bytes
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.serving import kv_bytes_per_element
@@ -45,6 +45,12 @@ def serving_throughput(
         high=decode * 1.35,
         bound_by="memory-bandwidth" if memory_s >= compute_s else "compute",
     )
+
+
+def diffusion_throughput(demand: DiffusionDemand, accelerator: Accelerator) -> Throughput:
+    """Images (or clips) per second of one copy."""
+    del demand, accelerator
+    return Throughput()
 
 
 def training_throughput(

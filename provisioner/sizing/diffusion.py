@@ -1,0 +1,193 @@
+"""Footprint of image and video generation: a run is a row of phases, and the largest of them rules.
+
+Phases: text encoding, denoising (the batch doubled where guidance is batched), decoding by the VAE. Each holds the components
+that are resident then, and a working set of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from provisioner.errors import UsageError
+from provisioner.sizing.accelerator import Accelerator
+from provisioner.sizing.demand import DiffusionDemand
+from provisioner.sizing.footprint import Assumption, Footprint, MemoryTerms
+from provisioner.sizing.layout import Layout
+from provisioner.sizing.pipelines import DECODERS, ENCODERS, Component, PipelineShape
+from provisioner.sizing.quantisation import bits_of
+from provisioner.units import GIB, MIB
+
+TRANSFORMER_ELEMENTS = 24
+"""Elements per token and unit of width that a diffusion transformer holds at its widest block: queries, keys, values, the
+four-fold MLP of image and text streams, modulation. An assumption, in line with FLUX.1-dev at 1,024 px."""
+UNET_BYTES_PER_LATENT = 65_000
+"""16-bit working set of a U-Net per latent pixel and sample: SDXL, eight samples of 128 x 128 take 8.5 GB beside weights
+(Hugging Face blog simple_sdxl_optimizations, slicing and tiny-VAE rows)."""
+DECODE_BYTES_PER_PIXEL = 1_765
+"""16-bit working set of an AutoencoderKL decoder per pixel and image: SDXL decodes in fp32 with 3.7 GB per 1,024 px image
+(same source); FLUX.1-dev adds 1 to 3.4 GB to its weights in 16 bit (diffusers and Pruna figures)."""
+DECODER_WIDTHS = {"AutoencoderKLWan": 0.75, "AutoencoderKLQwenImage": 0.75, "AutoencoderDC": 1.0}
+"""Width of a decoder's last block against AutoencoderKL's 128 channels."""
+FRAMES_AT_ONCE = {"AutoencoderKLWan": 4, "AutoencoderKLCogVideoX": 8, "AutoencoderKLTemporalDecoder": 14}
+"""Frames that a video decoder works on at once by its own design (diffusers)."""
+TILE_PIXELS = 256 * 256
+TILE_FRAMES = 16
+"""Other video decoders run in tiles of this size, as their pages advise; a whole clip would not fit on any card."""
+ENCODE_BYTES = 300 * MIB
+"""Working set of text encoders over a few hundred tokens."""
+CONTEXT_BYTES = 550 * MIB
+ALLOCATOR_SHARE = 0.03
+ERROR_SHARE = 0.10
+"""Band: decoders choose kernels by GPU, and published figures name neither meter nor kernel."""
+SMALL_PARAMS = 10**9
+"""Encoders below this size stay wide when the rest is quantised."""
+OFFLOAD_BUFFER_BYTES = 200 * MIB
+TEXT_OFFLOAD, MODEL_OFFLOAD, SEQUENTIAL_OFFLOAD = "text-encoder", "model", "sequential"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One phase of a run: bytes of resident weights and of its working set."""
+
+    name: str
+    weights: float
+    working: float
+
+    @property
+    def total(self) -> float:
+        """What is alive in the phase."""
+        return self.weights + self.working
+
+
+def diffusion_footprint(demand: DiffusionDemand, layout: Layout, accelerator: Accelerator) -> Footprint:
+    """Bytes of a run of a diffusion pipeline on one GPU.
+
+    Raises:
+        UsageError: the pipeline makes neither images nor video, or its size is not known.
+    """
+    del layout
+    peak = max(phases(demand), key=lambda phase: phase.total)
+    weights = max(phase.weights for phase in phases(demand))
+    overhead = CONTEXT_BYTES + ALLOCATOR_SHARE * peak.total
+    total = peak.total + overhead
+    error = ERROR_SHARE * (peak.working + 0.1 * peak.weights) + 0.2 * GIB
+    fraction = demand.gpu_memory_fraction or 1.0
+    return Footprint(
+        per_gpu=MemoryTerms(
+            weights_bytes=round(peak.weights),
+            kv_cache_bytes=None,
+            activation_bytes=round(peak.working),
+            gradient_bytes=None,
+            optimizer_bytes=None,
+            overhead_bytes=round(overhead),
+            total_bytes=round(total),
+            low_bytes=round(total - error),
+            high_bytes=round(total + error),
+        ),
+        usable_bytes=round(accelerator.memory_usable_bytes * fraction),
+        allocated_bytes=round(peak.total),
+        reserved_bytes=round(peak.total * 1.08),
+        device_bytes=round(peak.total * 1.08 + CONTEXT_BYTES),
+        assumptions=(
+            Assumption("largest phase", peak.name, "maximum over encoding, denoising and decoding"),
+            Assumption("offload", demand.offload, "inference.offload"),
+            Assumption("weights over all phases", f"{round(weights)} B", "components of the bundled list"),
+            Assumption("decoder", _decoder_note(demand), "diffusers pipelines; simple_sdxl_optimizations"),
+            Assumption("usable memory", f"{accelerator.memory_usable_bytes} B", accelerator.memory_usable_basis),
+        ),
+    )
+
+
+def phases(demand: DiffusionDemand) -> tuple[Phase, ...]:
+    """The phases of a run in order."""
+    model = demand.model
+    encoders = _role_bytes(demand, ENCODERS)
+    decoders = _role_bytes(demand, DECODERS)
+    rest = sum(component_bytes(demand, part) for part in model.components) - encoders - decoders
+    resident = encoders + decoders + rest
+    encoding = denoising = decoding = resident
+    if demand.offload == TEXT_OFFLOAD:
+        encoding, denoising, decoding = encoders, decoders + rest, decoders + rest
+    elif demand.offload == MODEL_OFFLOAD:
+        largest = max((component_bytes(demand, part) for part in model.components if part.role in ENCODERS), default=0)
+        core = max(component_bytes(demand, part) for part in model.components if part.role not in ENCODERS)
+        encoding, denoising, decoding = largest, core, decoders + OFFLOAD_BUFFER_BYTES
+    elif demand.offload == SEQUENTIAL_OFFLOAD:
+        encoding = denoising = decoding = float(OFFLOAD_BUFFER_BYTES)
+    return (
+        Phase("text encoding", encoding, ENCODE_BYTES if encoders else 0),
+        Phase("denoising", denoising, denoise_bytes(demand)),
+        Phase("decoding", decoding, decode_bytes(demand)),
+    )
+
+
+def component_bytes(demand: DiffusionDemand, part: Component) -> float:
+    """Bytes of one component: cores and large encoders in the asked format, the rest 16 bit or as published."""
+    published = bits_of(part.dtype)
+    is_decoder = part.role in DECODERS
+    if demand.weights == "auto":
+        return part.params * (published if is_decoder else min(published, 16.0)) / 8
+    bits = bits_of(demand.weights)
+    if is_decoder or (bits < 16 and part.role in ENCODERS and part.params < SMALL_PARAMS):
+        return part.params * (published if bits >= 16 else min(published, 16.0)) / 8
+    return part.params * bits / 8
+
+
+def _role_bytes(demand: DiffusionDemand, roles: tuple[str, ...]) -> float:
+    return sum(component_bytes(demand, part) for part in demand.model.components if part.role in roles)
+
+
+def latent_tokens(model: PipelineShape, width: int, height: int, frames: int) -> int:
+    """Tokens of one sample: latent pixels over patches, and latent frames."""
+    geometry = model.geometry
+    side = geometry.vae_spatial * geometry.patch_space
+    latent_frames = 1 + (frames - 1) // geometry.vae_temporal if frames > 1 else 1
+    return -(-width // side) * -(-height // side) * -(-latent_frames // geometry.patch_time)
+
+
+def denoise_bytes(demand: DiffusionDemand) -> float:
+    """Working set of one denoising step."""
+    model = demand.model
+    samples = demand.batch * (2 if model.guidance == "batched" else 1)
+    tokens = latent_tokens(model, demand.width, demand.height, demand.frames)
+    if model.core_width is None:
+        return float(samples * tokens * UNET_BYTES_PER_LATENT)
+    return float(samples * (tokens + model.geometry.text_tokens) * model.core_width * TRANSFORMER_ELEMENTS * 2)
+
+
+def decode_bytes(demand: DiffusionDemand) -> float:
+    """Working set of the decoder at the end: all images of the batch unless it decodes one after the other."""
+    part = next((part for part in demand.model.components if part.role == "vae"), None)
+    if part is None:
+        return 0.0
+    per_pixel = DECODE_BYTES_PER_PIXEL * DECODER_WIDTHS.get(part.class_name, 1.0) * bits_of(part.dtype) / 16
+    pixels = demand.width * demand.height
+    if demand.frames == 1:
+        return pixels * per_pixel * (1 if demand.vae_slicing else demand.batch)
+    at_once = FRAMES_AT_ONCE.get(part.class_name)
+    # The output clip itself stays in fp32.
+    output = pixels * demand.frames * 3 * 4 * demand.batch
+    if at_once is None or demand.vae_tiling:
+        return min(pixels, TILE_PIXELS) * min(demand.frames, TILE_FRAMES) * per_pixel + output
+    return pixels * min(at_once, demand.frames) * per_pixel + output
+
+
+def _decoder_note(demand: DiffusionDemand) -> str:
+    part = next((part for part in demand.model.components if part.role == "vae"), None)
+    if part is None:
+        return "none"
+    if demand.frames > 1 and part.class_name not in FRAMES_AT_ONCE:
+        return "VAE decodes in tiles"
+    return "VAE decodes one image at a time" if demand.vae_slicing else "VAE decodes the whole batch"
+
+
+def usual_size(model: PipelineShape) -> tuple[int, int, int]:
+    """Width, height and frames that the model is made for.
+
+    Raises:
+        UsageError: the model makes neither images nor video.
+    """
+    geometry = model.geometry
+    if geometry.width is None or geometry.height is None:
+        raise UsageError(f"{model.id} makes neither images nor video ({model.modality})")
+    return geometry.width, geometry.height, geometry.frames or 1
