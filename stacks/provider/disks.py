@@ -18,7 +18,7 @@ from stacks.provider.identity import Slot, object_tags
 from stacks.provider.inputs import InstanceInputs, WantedVolume
 from stacks.provider.journal import Note, Stage
 from stacks.provider.lifeline import Lifeline
-from stacks.provider.machine import VISIBILITY, regions
+from stacks.provider.machine import VISIBILITY, Watch, regions
 
 KIND = "volume"
 _ROUNDS_MAX = 8
@@ -162,10 +162,11 @@ class Disks:
         return disk
 
     def _all(self, slot: Slot, places: Sequence[Placement], note: Note | None) -> list[Volume]:
-        """All disks of the slot; one that a cut call may have made is waited for."""
+        """All disks of the slot; one that was made a moment ago, or may have been, is waited for."""
         found = self.cloud.find_volumes(slot.tags, regions(places)) if places else []
-        unsettled = note is not None and note.stage is Stage.CALLING
-        while not found and unsettled and note is not None and self.cloud.now() - note.at <= VISIBILITY:
+        while not found and note is not None and note.stage is not Stage.REFUSED:
+            if self.cloud.now() - note.at > VISIBILITY:
+                break
             self.lifeline.sleep(_POLL_S)
             found = self.cloud.find_volumes(slot.tags, regions(places))
         return found
@@ -174,10 +175,13 @@ class Disks:
         waited_s = 0.0
         while (holder := self._holder(volume_id, slot, places)) is not None:
             instance = self.cloud.get_instance(placement, holder)
-            if instance is not None and not instance.state.is_gone:
+            if instance is not None and instance.tags.get(tags.STACK_ID) == slot.stack_id:
+                # Machines are deleted before disks: one of ours that still has it was made by a create that was cut off.
+                Watch(self.cloud, self.lifeline).end(instance.placement, holder)
+            elif instance is not None and not instance.state.is_gone:
                 raise CloudError(
-                    f"data disk {volume_id} is attached to {holder}, which is {instance.state}",
-                    remedy="end that machine first; the disk and its data are kept",
+                    f"data disk {volume_id} is attached to {holder}, which is {instance.state} and not of this stack",
+                    remedy="detach it there first; the disk and its data are kept",
                 )
             if waited_s > _DETACH_MAX.total_seconds():
                 raise TimedOut(f"data disk {volume_id} is still attached to {holder}, which has ended; the disk bills")

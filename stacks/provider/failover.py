@@ -87,6 +87,11 @@ class Failover:
         """Waits on this cloud."""
         return Watch(self.cloud, self.lifeline)
 
+    @property
+    def waits(self) -> bool:
+        """Whether a machine must run before it counts: asked for, or needed to attach disks."""
+        return self.inputs.wait is Wait.READY or bool(self.inputs.volumes)
+
     def run(self, offers: Sequence[Placement], unsettled: Note | None = None) -> Instance:
         """A machine on the first offer that has one.
 
@@ -158,7 +163,7 @@ class Failover:
         except GpuprovError as error:
             self.note(offer, error.kind, error.message)
             raise
-        return self._alive(offer, instance)
+        return self.alive(offer, instance)
 
     def _refuse(self, offer: Placement, error: GpuprovError) -> None:
         self._refusals.append(error)
@@ -190,10 +195,14 @@ class Failover:
         remedy = "run the command again: it makes the same call with the same token, and finds what it made"
         raise type(error)(error.message, where=error.where, remedy=error.remedy or remedy) from error
 
-    def _alive(self, offer: Placement, instance: Instance) -> tuple[Instance | None, bool]:
-        """The machine once it runs; one that ended while it started makes room for the next offer."""
-        if self.inputs.wait is Wait.CREATED and not self.inputs.volumes:
-            self.note(offer, CREATED, instance.id)
+    def alive(self, offer: Placement, instance: Instance, outcome: str = CREATED) -> tuple[Instance | None, bool]:
+        """The machine once it runs, or none and that its token is spent: one that ended while it started makes room.
+
+        Raises:
+            Unfinished: it does neither.
+        """
+        if not self.waits:
+            self.note(offer, outcome, instance.id)
             return instance, False
         try:
             now = self.watch.until_running(instance)
@@ -206,7 +215,7 @@ class Failover:
         if now.state.is_gone or now.state is InstanceState.TERMINATING:
             self._refuse(offer, CapacityError(f"{now.id} was taken back while it started ({now.state})"))
             return None, True
-        self.note(offer, CREATED, now.id)
+        self.note(offer, outcome, now.id)
         return now, False
 
     def mark_seen(self, instance: Instance) -> None:

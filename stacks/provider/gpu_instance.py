@@ -221,7 +221,8 @@ class GpuInstances:
 
 
 def _names(volumes: Any) -> list[Any]:
-    return [entry.get("name") for entry in volumes or () if isinstance(entry, Mapping)]
+    entries = volumes if isinstance(volumes, list) else []
+    return [entry.get("name") for entry in entries if isinstance(entry, Mapping)]
 
 
 def checked_root_volume(olds: Properties, news: Properties) -> Any:

@@ -110,7 +110,7 @@ class Launches:
         """Raise the generation, or add images of new offers, as ``_decide`` says now."""
         before, values = plain_map(olds), plain_map(news)
         facts = read_launch(before)
-        if self._decide(before, values).raises_generation:
+        if self._decide(before, values).raises_generation and not self._has_unseen(facts, values):
             avoid = self._avoid(facts, self._observe(facts, values))
             raised = self._issue(facts.stack_id, facts.generation + 1, values, facts.owner, avoid)
             return self._outputs(raised, news)
@@ -198,26 +198,47 @@ class Launches:
 
     def _spent(self, facts: LaunchFacts, seen: Observed) -> str | None:
         """Why the generation can make no machine any more; ``None`` while it may have one, or may make one."""
-        if seen.live:
+        notes = self._notes(facts)
+        if seen.live or any(self._is_open(note) for note in notes):
             return None
         for instance in seen.gone:
             if generation_of(instance) == facts.generation:
                 return f"machine {instance.id} of generation {facts.generation} is {instance.state}"
-        for path in journal.paths(self.session.home, facts.stack_id):
-            note = journal.peek(path)
-            if note is not None and note.generation == facts.generation and self._is_gone(note):
+        for note in notes:
+            if self._is_gone(note):
                 return f"machine {note.object_id} of generation {facts.generation} is not there any more"
         age = self.session.cloud.now() - facts.created_at
         if age > PERMIT + VISIBILITY * 5:
             return f"generation {facts.generation} has no machine, and its permit has ended"
         return None
 
+    def _notes(self, facts: LaunchFacts) -> list[Note]:
+        """This host's last create calls of machines of this generation."""
+        notes = [journal.peek(path) for path in journal.paths(self.session.home, facts.stack_id)]
+        return [n for n in notes if n is not None and n.kind == KIND and n.generation == facts.generation]
+
+    def _is_open(self, note: Note) -> bool:
+        """Whether a call may have made a machine that is not visible yet."""
+        is_recent = self.session.cloud.now() - note.at <= VISIBILITY
+        return is_recent and note.stage in (Stage.CALLING, Stage.MADE)
+
+    def _has_unseen(self, facts: LaunchFacts, values: Mapping[str, Any]) -> bool:
+        """Whether another host has made a machine of this generation that was not visible at the refresh.
+
+        Only where one can have tried: its permit was good a moment ago, and this host knows nothing of its calls.
+        """
+        age = self.session.cloud.now() - facts.created_at
+        if not self.session.is_shared or age > PERMIT + VISIBILITY or self._notes(facts):
+            return False
+        seen = self._observe(facts, values)
+        while not seen.live and self.session.cloud.now() - facts.created_at - age <= VISIBILITY:
+            self.session.lifeline.sleep(1.0)
+            seen = self._observe(facts, values)
+        return bool(seen.live) and generation_of(seen.live[0]) >= facts.generation
+
     def _is_gone(self, note: Note) -> bool:
         """Whether the machine of a call was there and is not any more."""
-        if note.kind != KIND or note.object_id is None:
-            return False
-        is_seen = note.stage is Stage.SEEN
-        if not is_seen and self.session.cloud.now() - note.at <= VISIBILITY:
+        if note.object_id is None:
             return False
         instance = self.session.watch.look_again(note.placement, note.object_id)
         return instance is None or instance.state.is_gone

@@ -37,6 +37,7 @@ class Recovery:
 
         Raises:
             GpuprovError: the cloud cannot say, or does not end one.
+            Unfinished: it exists, and does not come to life.
         """
         watch = self.session.watch
         wanted = Wanted(self.inputs.offers, self.inputs.workload, self.inputs.root_volume_bytes)
@@ -46,10 +47,14 @@ class Recovery:
             is_fit = not reasons_for_new(wanted, instance.placement, instance.image, None)
             if keep is None and is_fit and not is_ending:
                 keep = instance
-                walk.note(instance.placement, ADOPTED, instance.id)
             else:
                 watch.end(instance.placement, instance.id)
-        return keep
+        if keep is None:
+            return None
+        if keep.state in (InstanceState.STOPPING, InstanceState.STOPPED):
+            walk.note(keep.placement, ADOPTED, keep.id)
+            return keep
+        return walk.alive(keep.placement, keep, ADOPTED)[0]
 
     def unsettled(self, note: Note | None) -> Note | None:
         """The call of an earlier run that can be made again to learn what became of it."""

@@ -54,6 +54,8 @@ class Upkeep:
         # Again, though the machine has its group: rules follow `access` in the spec.
         self.walk.groups.pop((self.instance.placement.cloud, self.instance.placement.region), None)
         self.walk.group(self.instance.placement)
+        if self.instance.state is InstanceState.PENDING and self.walk.waits:
+            self._until_running()
         if self.inputs.power is Power.RUNNING:
             self._start()
         self._attach_disks()
@@ -93,7 +95,11 @@ class Upkeep:
                 f"{error.message}; it stays stopped, with its disks, and no other machine was made",
                 remedy="try `start` again later; to go elsewhere, snapshot its disks and end it with `down` first",
             ) from error
-        self.instance = watch.until_running(self.instance)
+        self._until_running()
+
+    def _until_running(self) -> None:
+        self.instance = self.session.watch.until_running(self.instance)
+        self.walk.mark_seen(self.instance)
         if self.instance.state is not InstanceState.RUNNING:
             raise CloudError(
                 f"{self.instance.id} is {self.instance.state} after it was started",

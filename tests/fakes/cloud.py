@@ -1,0 +1,384 @@
+"""A cloud in memory that does what a test scripts: errors before or after an effect, crashes at any call, lagging lists.
+
+It keeps the promises of ``provisioner.clouds.cloud`` (tokens, tags in the create call, gone is fine) and counts every call.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+from provisioner.clouds.cloud import (
+    BillableObject,
+    Cloud,
+    Instance,
+    InstanceRequest,
+    InstanceState,
+    Placement,
+    Volume,
+    VolumeRequest,
+)
+from provisioner.errors import CapacityError, GpuprovError, NotFound, QuotaError, Rejected, TokenMismatch, TokenSpent
+from stacks.provider.lifeline import Lifeline
+
+T = TypeVar("T")
+MAKERS = ("create_instance", "create_volume", "ensure_security_group")
+
+
+class Crash(BaseException):
+    """The process was killed here; nothing catches it."""
+
+
+@dataclass
+class Clock:
+    """Time that passes only where somebody waits."""
+
+    now: datetime = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
+
+    def advance(self, duration: timedelta) -> None:
+        self.now += duration
+
+
+class ClockedLifeline(Lifeline):
+    """A lifeline whose waits move the clock instead of taking time."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def sleep(self, seconds: float) -> None:
+        self._clock.advance(timedelta(seconds=seconds))
+        self.check()
+
+
+@dataclass(frozen=True)
+class CallRecord:
+    """One call that came in. ``place`` is the offer's key where it has one."""
+
+    operation: str
+    place: str
+    token: str | None = None
+
+
+@dataclass
+class _Machine:
+    request: InstanceRequest
+    instance: Instance
+    visible_at: datetime
+    running_at: datetime
+    is_traceless: bool = False
+
+
+@dataclass
+class _Disk:
+    request: VolumeRequest
+    volume: Volume
+    visible_at: datetime
+
+
+@dataclass
+class FakeCloud(Cloud):
+    """See the module. All fields may be changed by a test at any time."""
+
+    clock: Clock = field(default_factory=Clock)
+    name: str = "sandbox"
+    visibility: timedelta = timedelta(0)
+    boot: timedelta = timedelta(seconds=1)
+    no_capacity: set[str] = field(default_factory=set)
+    """Offer keys that are refused."""
+    no_quota: set[str] = field(default_factory=set)
+    no_image: set[str] = field(default_factory=set)
+    dies_at_boot: dict[str, InstanceState] = field(default_factory=dict)
+    """Offer key -> state in which its machines end before they run."""
+    errors: dict[str, deque[tuple[bool, GpuprovError]]] = field(default_factory=lambda: defaultdict(deque))
+    """Operation -> errors of its next calls; ``True`` has the call take effect first."""
+    crash_at: tuple[int, bool] | None = None
+    """Index of the call that kills the caller, and whether after its effect."""
+    on_call: Callable[[CallRecord], None] | None = None
+    calls: list[CallRecord] = field(default_factory=list)
+    machines: dict[str, _Machine] = field(default_factory=dict)
+    disks: dict[str, _Disk] = field(default_factory=dict)
+    groups: dict[str, tuple[Placement, dict[str, str], tuple[object, ...]]] = field(default_factory=dict)
+    images: int = 0
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    @property
+    def provider(self) -> str:
+        return self.name
+
+    def now(self) -> datetime:
+        return self.clock.now
+
+    # What tests look at
+
+    def count(self, operation: str) -> int:
+        """Calls of an operation so far."""
+        return sum(call.operation == operation for call in self.calls)
+
+    def offers_asked(self) -> list[str]:
+        """Offers of all create calls, in order."""
+        return [call.place for call in self.calls if call.operation == "create_instance"]
+
+    @property
+    def living(self) -> list[Instance]:
+        """Machines that bill, or can again."""
+        return [self._now(m) for m in self.machines.values() if not self._now(m).state.is_gone]
+
+    @property
+    def leftovers(self) -> list[str]:
+        """Ids of everything that is there."""
+        return [*(i.id for i in self.living), *self.disks, *self.groups]
+
+    def vanish(self, instance_id: str) -> None:
+        """Let a machine disappear without a trace."""
+        self._end(instance_id, InstanceState.TERMINATED)
+        self.machines[instance_id].is_traceless = True
+
+    def reclaim(self, instance_id: str) -> None:
+        """Take a machine back."""
+        self._end(instance_id, InstanceState.INTERRUPTED)
+
+    # The protocol
+
+    def resolve_image(self, placement: Placement) -> str:
+        def act() -> str:
+            if placement.key in self.no_image:
+                raise NotFound("no image there")
+            self.images += 1
+            return f"image-{self.images}"
+
+        return self._call("resolve_image", placement.key, act)
+
+    def create_instance(self, request: InstanceRequest) -> Instance:
+        return self._call("create_instance", request.placement.key, lambda: self._create(request), request.token)
+
+    def get_instance(self, placement: Placement, instance_id: str) -> Instance | None:
+        def act() -> Instance | None:
+            machine = self.machines.get(instance_id)
+            return self._now(machine) if machine is not None and self._is_visible(machine) else None
+
+        return self._call("get_instance", placement.key, act)
+
+    def find_instances(self, tags: Mapping[str, str], placements: Sequence[Placement]) -> list[Instance]:
+        places = {(p.cloud, p.region) for p in placements}
+
+        def act() -> list[Instance]:
+            shown = [self._now(m) for m in self.machines.values() if self._is_visible(m)]
+            return [i for i in shown if tags.items() <= i.tags.items() and _region(i.placement) in places]
+
+        return self._call("find_instances", "", act)
+
+    def start_instance(self, placement: Placement, instance_id: str) -> Instance:
+        def act() -> Instance:
+            if placement.key in self.no_capacity:
+                raise CapacityError("no capacity to start")
+            machine = self.machines[instance_id]
+            machine.instance = replace(machine.instance, state=InstanceState.PENDING)
+            machine.running_at = self.clock.now + self.boot
+            return self._now(machine)
+
+        return self._call("start_instance", placement.key, act)
+
+    def stop_instance(self, placement: Placement, instance_id: str) -> Instance:
+        def act() -> Instance:
+            machine = self.machines[instance_id]
+            machine.instance = replace(self._now(machine), state=InstanceState.STOPPED)
+            return machine.instance
+
+        return self._call("stop_instance", placement.key, act)
+
+    def terminate_instance(self, placement: Placement, instance_id: str) -> None:
+        def act() -> None:
+            machine = self.machines.get(instance_id)
+            if machine is not None and self._is_visible(machine):  # an invisible one is answered as gone
+                self._end(instance_id, InstanceState.TERMINATED)
+
+        self._call("terminate_instance", placement.key, act)
+
+    def set_tags(self, placement: Placement, object_id: str, tags: Mapping[str, str]) -> None:
+        def act() -> None:
+            machine = self.machines[object_id]
+            machine.instance = replace(machine.instance, tags={**machine.instance.tags, **tags})
+
+        self._call("set_tags", placement.key, act)
+
+    def create_volume(self, request: VolumeRequest) -> Volume:
+        def act() -> Volume:
+            for disk in self.disks.values():
+                if disk.request.token == request.token:
+                    if disk.request != request:
+                        raise TokenMismatch("other parameters")
+                    return disk.volume
+            volume = Volume(
+                f"vol-{next(self._numbers)}",
+                request.name,
+                request.cloud,
+                request.region,
+                request.zone,
+                request.size_bytes,
+                dict(request.tags),
+                self.clock.now,
+            )
+            self.disks[volume.id] = _Disk(request, volume, self.clock.now + self.visibility)
+            return volume
+
+        return self._call("create_volume", request.zone, act, request.token)
+
+    def find_volumes(self, tags: Mapping[str, str], placements: Sequence[Placement]) -> list[Volume]:
+        places = {(p.cloud, p.region) for p in placements}
+
+        def act() -> list[Volume]:
+            shown = [d.volume for d in self.disks.values() if d.visible_at <= self.clock.now]
+            return [v for v in shown if tags.items() <= v.tags.items() and (v.cloud, v.region) in places]
+
+        return self._call("find_volumes", "", act)
+
+    def attach_volume(self, placement: Placement, instance_id: str, volume_id: str) -> None:
+        def act() -> None:
+            disk, machine = self.disks[volume_id], self.machines[instance_id]
+            if disk.volume.zone != machine.instance.placement.zone:
+                raise Rejected("another zone")
+            disk.volume = replace(disk.volume, attached_to=instance_id, state="in-use")
+
+        self._call("attach_volume", placement.key, act)
+
+    def grow_volume(self, placement: Placement, volume_id: str, size_bytes: int) -> Volume:
+        def act() -> Volume:
+            disk = self.disks[volume_id]
+            if size_bytes < disk.volume.size_bytes:
+                raise Rejected("smaller")
+            disk.volume = replace(disk.volume, size_bytes=size_bytes)
+            return disk.volume
+
+        return self._call("grow_volume", placement.key, act)
+
+    def delete_volume(self, placement: Placement, volume_id: str) -> None:
+        def act() -> None:
+            disk = self.disks.get(volume_id)
+            if disk is not None and disk.volume.attached_to is not None:
+                raise Rejected("in use")
+            self.disks.pop(volume_id, None)
+
+        self._call("delete_volume", placement.key, act)
+
+    def ensure_security_group(
+        self, placement: Placement, tags: Mapping[str, str], cidrs: Sequence[str], ports: Sequence[int]
+    ) -> str:
+        def act() -> str:
+            rules = (tuple(cidrs), tuple(ports))
+            for group_id, (place, written, _) in self.groups.items():
+                if _region(place) == _region(placement) and tags.items() <= written.items():
+                    self.groups[group_id] = (place, written, rules)
+                    return group_id
+            group_id = f"sg-{next(self._numbers)}"
+            self.groups[group_id] = (placement, dict(tags), rules)
+            return group_id
+
+        return self._call("ensure_security_group", f"{placement.cloud}/{placement.region}", act)
+
+    def delete_security_group(self, placement: Placement, group_id: str) -> None:
+        def act() -> None:
+            if any(m.request.security_group == group_id and not m.instance.state.is_gone for m in self.machines.values()):
+                raise Rejected("in use")
+            self.groups.pop(group_id, None)
+
+        self._call("delete_security_group", placement.key, act)
+
+    def list_objects(self) -> list[BillableObject]:
+        def act() -> list[BillableObject]:
+            machines = [self._now(m) for m in self.machines.values() if self._is_visible(m)]
+            return [
+                *(_object("instance", i.placement, i.id, i.state, i.tags, self.clock.now) for i in machines),
+                *(_object("security-group", p, g, "available", t, self.clock.now) for g, (p, t, _) in self.groups.items()),
+            ]
+
+        return self._call("list_objects", "", act)
+
+    def _create(self, request: InstanceRequest) -> Instance:
+        key = request.placement.key
+        for machine in self.machines.values():
+            if machine.request.token == request.token:
+                if machine.request != request:
+                    raise TokenMismatch("same token, other parameters")
+                if self._now(machine).state.is_gone:
+                    raise TokenSpent("its machine is terminated")
+                return self._now(machine)
+        if key in self.no_quota:
+            raise QuotaError(f"quota of {key} is 0")
+        if key in self.no_capacity:
+            raise CapacityError(f"no capacity in {key}")
+        if request.security_group not in self.groups:
+            raise Rejected(f"there is no group {request.security_group}")
+        place = request.placement
+        zone = place.zone or f"{place.region}-a"
+        instance = Instance(
+            id=f"i-{next(self._numbers)}",
+            name=request.name,
+            placement=replace(place, zone=zone),
+            state=InstanceState.PENDING,
+            tags=dict(request.tags),
+            image=request.image,
+            created_at=self.clock.now,
+            private_ip="10.0.0.1",
+            public_ip="198.51.100.1",
+            token=request.token,
+        )
+        seen, running = self.clock.now + self.visibility, self.clock.now + self.boot
+        self.machines[instance.id] = _Machine(request, instance, seen, running)
+        return instance
+
+    def _now(self, machine: _Machine) -> Instance:
+        instance = machine.instance
+        if instance.state is InstanceState.PENDING and machine.running_at <= self.clock.now:
+            key = machine.request.placement.key
+            instance = replace(instance, state=self.dies_at_boot.get(key, InstanceState.RUNNING))
+            machine.instance = instance
+        attached = tuple(d.volume.id for d in self.disks.values() if d.volume.attached_to == instance.id)
+        return replace(instance, volume_ids=attached)
+
+    def _is_visible(self, machine: _Machine) -> bool:
+        return machine.visible_at <= self.clock.now and not machine.is_traceless
+
+    def _end(self, instance_id: str, state: InstanceState) -> None:
+        machine = self.machines[instance_id]
+        machine.instance = replace(machine.instance, state=state, public_ip=None)
+        for disk in self.disks.values():
+            if disk.volume.attached_to == instance_id:
+                disk.volume = replace(disk.volume, attached_to=None, state="available")
+
+    def _call(self, operation: str, place: str, act: Callable[[], T], token: str | None = None) -> T:
+        record = CallRecord(operation, place, token)
+        index = len(self.calls)
+        self.calls.append(record)
+        if self.on_call is not None:
+            self.on_call(record)
+        if self.crash_at == (index, False):
+            raise Crash(f"before {operation}")
+        queue = self.errors.get(operation)
+        takes_effect, error = queue.popleft() if queue else (True, None)
+        result: T | None = None
+        try:
+            result = act() if takes_effect else None
+        except GpuprovError as refusal:
+            error = refusal
+        if self.crash_at == (index, True):
+            raise Crash(f"after {operation}")
+        if error is not None:
+            raise error
+        return result  # type: ignore[return-value]
+
+
+def _region(placement: Placement) -> tuple[str, str]:
+    return placement.cloud, placement.region
+
+
+def _object(
+    kind: str, place: Placement, object_id: str, state: str, tags: Mapping[str, str], moment: datetime
+) -> BillableObject:
+    return BillableObject(
+        place.cloud, kind, object_id, place.region, place.zone, str(state), dict(tags), None, moment
+    )
