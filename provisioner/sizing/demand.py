@@ -86,6 +86,10 @@ class DiffusionDemand:
     gpu_memory_fraction: float | None = None
     vae_slicing: bool = False
     vae_tiling: bool = False
+    encoder_weights: str | None = None
+    """Format of large text encoders; ``None`` = as ``weights``."""
+    decodes: bool = True
+    """The run ends with decoding; off where latents are the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,8 @@ class DiffusionTrainingDemand:
     gradient_checkpointing: bool | str
     lora_rank: int = 16
     sharding: Sharding = Sharding.AUTO
+    keeps_frozen_parts: bool = True
+    """Encoders and VAE stay on the GPU (off: their outputs were computed before)."""
 
 
 Demand = ServingDemand | TrainingDemand | DiffusionDemand | AudioDemand | DiffusionTrainingDemand

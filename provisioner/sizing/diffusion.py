@@ -117,7 +117,7 @@ def phases(demand: DiffusionDemand) -> tuple[Phase, ...]:
     return (
         Phase("text encoding", encoding, ENCODE_BYTES if encoders else 0),
         Phase("denoising", denoising, denoise_bytes(demand)),
-        Phase("decoding", decoding, decode_bytes(demand)),
+        Phase("decoding", decoding, decode_bytes(demand) if demand.decodes else 0.0),
     )
 
 
@@ -125,9 +125,12 @@ def component_bytes(demand: DiffusionDemand, part: Component) -> float:
     """Bytes of one component: cores and large encoders in the asked format, the rest 16 bit or as published."""
     published = bits_of(part.dtype)
     is_decoder = part.role in DECODERS
-    if demand.weights == "auto":
+    word = demand.weights
+    if part.role in ENCODERS and demand.encoder_weights is not None:
+        word = demand.encoder_weights
+    if word == "auto":
         return part.params * (published if is_decoder else min(published, 16.0)) / 8
-    bits = bits_of(demand.weights)
+    bits = bits_of(word)
     if is_decoder or (bits < 16 and part.role in ENCODERS and part.params < SMALL_PARAMS):
         return part.params * (published if bits >= 16 else min(published, 16.0)) / 8
     return part.params * bits / 8

@@ -49,6 +49,7 @@ def diffusion_training_footprint(
     if not core or not any(part.role in CORES for part in model.components):
         raise UsageError(f"{model.id} has no denoiser to train")
     frozen = sum(part.params for part in model.components if part.role not in CORES) * 2.0
+    frozen *= demand.keeps_frozen_parts
     is_full = demand.method is TrainingMethod.FULL
     trained = core if is_full else adapter_params(demand)
     width = 2.0 if demand.precision is TrainingPrecision.BF16 and is_full else 4.0

@@ -1,0 +1,112 @@
+"""Predictions for measured rows of image and video models."""
+
+from __future__ import annotations
+
+import re
+
+from benchmarks.rows import Row, accelerator_of, weight_word
+from benchmarks.serving_rows import Prediction
+from provisioner.errors import UsageError
+from provisioner.sizing.accelerator import Accelerator
+from provisioner.sizing.demand import DiffusionDemand, DiffusionTrainingDemand
+from provisioner.sizing.diffusion import SEQUENTIAL_OFFLOAD, diffusion_footprint, usual_size
+from provisioner.sizing.diffusion_training import diffusion_training_footprint
+from provisioner.sizing.footprint import Footprint
+from provisioner.sizing.layout import Layout
+from provisioner.sizing.models import find_model
+from provisioner.sizing.pipelines import PipelineShape
+from provisioner.units import GIB
+from provisioner.vocabulary import Fit, Optimizer, Sharding, TrainingMethod, TrainingPrecision
+
+UNKNOWN_CARD = Accelerator("unknown", "unknown", "unknown", 80 * GIB, "assumed", None, "unknown", None)
+
+
+def predict_diffusion(row: Row) -> Prediction:
+    """Prediction for a row of a pipeline.
+
+    Raises:
+        UsageError: the model is not known, or its method is not modelled.
+    """
+    model = find_model(re.sub(r"\s*[(+].*$", "", row.model).strip())
+    if not isinstance(model, PipelineShape):
+        raise UsageError(f"{row.model} is no image or video model")
+    accelerator = accelerator_of(str(row.norm.get("gpu") or row.text("gpu")), row.norm.get("gpu_mem_gb"))
+    is_training = row.text("task") == "training" or bool(row.text("method"))
+    footprint = (_training if is_training else _inference)(row, model, accelerator or UNKNOWN_CARD)
+    meter = row.norm.get("meter")
+    size = footprint.reserved_bytes if meter in ("unstated", "reserved") else footprint.per_gpu.total_bytes
+    fits = {Fit.FITS: True, Fit.BORDERLINE: None, Fit.DOES_NOT_FIT: False}[footprint.fit]
+    terms = footprint.per_gpu
+    return Prediction(
+        "predicted",
+        size / GIB,
+        terms.low_bytes / GIB,
+        terms.high_bytes / GIB,
+        fits if accelerator is not None else None,
+    )
+
+
+def _size(row: Row, model: PipelineShape) -> tuple[int, int, int]:
+    width, height, frames = usual_size(model)
+    stated = re.search(r"(\d{3,4}) ?x ?(\d{3,4})", row.text("resolution"))
+    if stated:
+        width, height = int(stated[1]), int(stated[2])
+    elif row.number("resolution"):
+        width = height = int(row.number("resolution") or width)
+    return width, height, int(row.number("frames") or frames)
+
+
+def _inference(row: Row, model: PipelineShape, accelerator: Accelerator) -> Footprint:
+    width, height, frames = _size(row, model)
+    offload = row.text("offload").lower()
+    word = weight_word(row.text("quant", "transformer_quant")) or weight_word(row.text("dtype")) or "auto"
+    encoders = None
+    if "text_encoder_quant" in row.inputs:
+        encoders = word if row.inputs["text_encoder_quant"] else "fp16"
+    demand = DiffusionDemand(
+        model=model,
+        weights=word,
+        width=width,
+        height=height,
+        frames=frames,
+        batch=int(row.number("batch", "batch_size") or 1),
+        offload=SEQUENTIAL_OFFLOAD if "seq" in offload else "model" if "model" in offload else "none",
+        encoder_weights=encoders,
+        # The quanto tables are of the pipeline before decoding; a tiny VAE decodes in next to nothing.
+        decodes="quanto" not in row.text("library") and "tiny" not in row.text("vae").lower(),
+        vae_slicing=bool(row.inputs.get("vae_slicing")) or "slicing" in offload,
+        vae_tiling=bool(row.inputs.get("vae_tiling")) or "tiling" in offload,
+    )
+    return diffusion_footprint(demand, Layout(), accelerator)
+
+
+def _training(row: Row, model: PipelineShape, accelerator: Accelerator) -> Footprint:
+    width, height, frames = _size(row, model)
+    method = row.text("method").lower()
+    optimizer = Optimizer.ADAMW_8BIT if "8" in row.text("optimizer") else Optimizer.ADAMW
+    gpus = int(row.number("num_gpus") or 1)
+    sharding = Sharding.ZERO2 if "zero-2" in row.text("sharding").lower() else Sharding.DDP
+    quantised = weight_word(row.text("quant"))
+    is_adapter = "lora" in method
+    is_pure = "bfloat16" in row.text("dtype")
+    demand = DiffusionTrainingDemand(
+        model=model,
+        weights=quantised or "auto",
+        method=TrainingMethod.FULL
+        if not is_adapter
+        else TrainingMethod.QLORA
+        if quantised and quantised not in ("bf16", "fp16")
+        else TrainingMethod.LORA,
+        precision=TrainingPrecision.BF16 if is_pure else TrainingPrecision.BF16_MIXED,
+        optimizer=optimizer,
+        width=width,
+        height=height,
+        frames=frames,
+        micro_batch=int(row.number("batch", "batch_size") or 1),
+        gradient_checkpointing=bool(row.inputs.get("gradient_checkpointing") or row.inputs.get("use_gc"))
+        or "checkpointing" in method,
+        lora_rank=int(row.number("lora_rank") or (re.search(r"rank (\d+)", method) or [0, 16])[1]),
+        keeps_frozen_parts="PEFT method comparison" not in row.text("framework"),
+    )
+    layout = Layout(data_parallel=gpus, sharding=sharding if gpus > 1 else Sharding.NONE)
+    return diffusion_training_footprint(demand, layout, accelerator)

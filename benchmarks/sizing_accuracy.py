@@ -1,0 +1,202 @@
+"""Score memory predictions on measured rows (CONTRACTS section 6).
+
+Usage: ``python -m benchmarks.sizing_accuracy --rows ROWS.jsonl --models DIR --out PRED.jsonl``.
+
+A prediction sees ``family``, ``model``, ``model_config``, ``inputs`` and ``norm`` without its values; ``id``, ``kind``,
+``source``, ``notes`` and ``measured`` are read for the score alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from benchmarks.diffusion_rows import predict_diffusion
+from benchmarks.rows import Models, Row, read_rows
+from benchmarks.scoring import relative_error, summary
+from benchmarks.serving_rows import Prediction, predict_serving
+from benchmarks.training_rows import predict_training
+from provisioner.errors import UsageError
+
+CONTROL_OVERHEAD_GIB = 2.0
+"""The control of sizing.md section 6: usable memory x fraction - weights - 2.0 GiB."""
+CONTROL_USABLE_GIB = 79.18
+MIB_UNITS = ("mib",)
+
+
+def predict(row: Row, models: Models) -> Prediction:
+    """The answer to one row; a row that is not modelled says why."""
+    try:
+        if row.family == "serve":
+            return predict_serving(row, models)
+        if row.family in ("finetune", "pretrain"):
+            return predict_training(row, models)
+        if row.family == "diffusion":
+            return predict_diffusion(row)
+    except UsageError as error:
+        return Prediction("unsupported", reason=str(error))
+    return Prediction("unsupported", reason=f"rows of family {row.family!r} are not modelled")
+
+
+def answer(row: Row, prediction: Prediction) -> dict[str, Any]:
+    """The contracted line of a row."""
+
+    def rounded(value: float | None) -> float | None:
+        return None if value is None else round(value, 4)
+
+    components = prediction.components if row.norm.get("meter") == "components" else None
+    return {
+        "id": row.id,
+        "status": prediction.status,
+        "gib": rounded(prediction.gib),
+        "low_gib": rounded(prediction.low_gib),
+        "high_gib": rounded(prediction.high_gib),
+        "fits": prediction.fits,
+        "reason": prediction.reason,
+        "components": None if components is None else {key: rounded(value) for key, value in components.items()},
+    }
+
+
+@dataclass(slots=True)
+class Tally:
+    """Scores of one family."""
+
+    rows: int = 0
+    predicted: int = 0
+    errors: list[float] = field(default_factory=list)
+    by_source: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    ran_out: int = 0
+    ran: int = 0
+    wrong_fit: int = 0
+    wrong_refusal: int = 0
+    borderline: int = 0
+
+    def add(self, row: Row, prediction: Prediction) -> None:
+        """Count one row."""
+        self.rows += 1
+        if prediction.status != "predicted" or prediction.gib is None:
+            return
+        self.predicted += 1
+        error = relative_error(prediction.gib, row.raw.get("norm") or {})
+        if error is not None:
+            self.errors.append(error)
+            self.by_source[str(row.raw.get("source") or "unknown")[:48]].append(error)
+        kind = row.raw.get("kind")
+        if kind in ("oom", "fit"):
+            self.ran_out += kind == "oom"
+            self.ran += kind == "fit"
+            self.wrong_fit += kind == "oom" and prediction.fits is True
+            self.wrong_refusal += kind == "fit" and prediction.fits is False
+            self.borderline += prediction.fits is None
+
+
+@dataclass(slots=True)
+class Pools:
+    """Errors of cache pools in GiB, ours and the control's, on the same rows."""
+
+    ours: list[float] = field(default_factory=list)
+    control: list[float] = field(default_factory=list)
+
+    def add(self, row: Row, prediction: Prediction) -> None:
+        """Count a start-up row that states weights and pool."""
+        measured = row.raw.get("measured") or {}
+        weights, pool = measured.get("weights"), measured.get("kv_available")
+        fraction = row.number("gpu_memory_utilization")
+        numbers = all(isinstance(value, (int, float)) for value in (weights, pool, fraction))
+        if not numbers or prediction.components is None or not row.text("engine").startswith("vLLM"):
+            return
+        if any(unit in str(measured.get("unit", "")).lower() for unit in MIB_UNITS):
+            return
+        usable = row.number("gpu_total_gib") or CONTROL_USABLE_GIB
+        if row.number("gpu_total_gib") is None and "80" not in str(row.norm.get("gpu_mem_gb")):
+            return
+        # The control is given the true weights, so ours is corrected by the same knowledge.
+        corrected = prediction.components["kv_available"] + prediction.components["weights"] - float(weights)
+        self.ours.append(corrected - float(pool))
+        self.control.append(usable * float(fraction or 0) - float(weights) - CONTROL_OVERHEAD_GIB - float(pool))
+
+
+def run(
+    rows: Iterable[Row], models: Models, emit: Callable[[Mapping[str, Any]], None]
+) -> tuple[dict[str, Tally], Pools]:
+    """Predict and score all rows."""
+    tallies: dict[str, Tally] = defaultdict(Tally)
+    pools = Pools()
+    for row in rows:
+        prediction = predict(row, models)
+        emit(answer(row, prediction))
+        tallies[row.family].add(row, prediction)
+        pools.add(row, prediction)
+    return tallies, pools
+
+
+def table(tallies: Mapping[str, Tally]) -> str:
+    """The contracted table, one line a family."""
+    lines = ["family      n  coverage  scored  median   p90    wrong fit  wrong refusal  borderline"]
+    for family in sorted(tallies):
+        tally = tallies[family]
+        score = summary(tally.errors)
+        lines.append(
+            f"{family:<10}{tally.rows:>4}  {tally.predicted / tally.rows:>7.0%}  {len(tally.errors):>6}"
+            f"  {score['median']:>6.1%}  {score['p90']:>6.1%}  {tally.wrong_fit:>4} of {tally.ran_out:<4}"
+            f"{tally.wrong_refusal:>6} of {tally.ran:<5}{tally.borderline:>6}"
+        )
+    return "\n".join(lines)
+
+
+def source_table(tallies: Mapping[str, Tally]) -> str:
+    """Errors by family and source."""
+    lines = ["family      source                                             n   median    p90"]
+    for family in sorted(tallies):
+        for source, errors in sorted(tallies[family].by_source.items()):
+            score = summary(errors)
+            lines.append(f"{family:<10}  {source:<48}{len(errors):>4}  {score['median']:>6.1%}  {score['p90']:>6.1%}")
+    return "\n".join(lines)
+
+
+def pool_text(pools: Pools) -> str:
+    """Our pool error beside the control's."""
+    if not pools.ours:
+        return "no rows with a cache pool"
+
+    def text(errors: Sequence[float]) -> str:
+        worst = f"worst over {max(errors):+.2f}, under {min(errors):+.2f}"
+        return f"mean absolute error {mean(map(abs, errors)):.2f} GiB, {worst}"
+
+    return (
+        f"vLLM cache pool given the weights, {len(pools.ours)} rows\n"
+        f"  ours:    {text(pools.ours)}\n"
+        f"  control: {text(pools.control)} (usable x fraction - weights - {CONTROL_OVERHEAD_GIB:g} GiB)"
+    )
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rows", type=Path, required=True)
+    parser.add_argument("--models", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--sources", action="store_true", help="also a table by source")
+    options = parser.parse_args()
+    with options.out.open("w", encoding="utf-8") as out:
+        tallies, pools = run(
+            read_rows(options.rows),
+            Models(options.models),
+            lambda line: print(json.dumps(line, ensure_ascii=False), file=out),
+        )
+    print(table(tallies))
+    print()
+    print(pool_text(pools))
+    if options.sources:
+        print()
+        print(source_table(tallies))
+
+
+if __name__ == "__main__":
+    main()
