@@ -12,6 +12,7 @@ from provisioner.planner.request import Request
 from provisioner.planner.requirements import CLOUDS
 from provisioner.sizing.demand import (
     AudioDemand,
+    Demand,
     DiffusionDemand,
     DiffusionTrainingDemand,
     ServingDemand,

@@ -22,6 +22,7 @@ _FILTER_WORDS = {
     "gpu": "other GPU than asked for",
     "excluded-gpu": "excluded GPU",
     "runtime": "no CUDA or ROCm",
+    "architecture": "no builds for ARM",
     "status": "not on sale",
     "memory": "too little GPU memory",
     "memory-unknown": "GPU memory unknown",
@@ -43,7 +44,7 @@ _FILTER_WORDS = {
     "budget": "over budget",
     "deadline": "after the deadline",
 }
-_ASKED_FOR = frozenset({"cloud", "instance-type", "gpu", "excluded-gpu", "runtime", "status"})
+_ASKED_FOR = frozenset({"cloud", "instance-type", "gpu", "excluded-gpu", "runtime", "architecture", "status"})
 """Filters that say what was not looked at; causes are the others."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
@@ -207,7 +208,7 @@ def _speed(choice: Candidate) -> str:
     elif throughput.images_per_s is not None:
         rate = f"{throughput.images_per_s:.3g} images/s"
     else:
-        return "its speed cannot be predicted: a figure of the GPU is unknown"
+        return "no speed is predicted for this kind of work on this GPU"
     return f"predicted {rate}, bound by {throughput.bound_by}: {lift}" if lift else f"predicted {rate}"
 
 

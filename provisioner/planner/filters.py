@@ -22,7 +22,7 @@ from provisioner.planner.request import Request
 from provisioner.planner.requirements import name_some
 from provisioner.planner.spot import intolerance
 from provisioner.planner.work import has_known_work, requests_per_s
-from provisioner.sizing.demand import ServingDemand, TrainingDemand
+from provisioner.sizing.demand import DiffusionTrainingDemand, TrainingDemand
 from provisioner.units import GB, GIB, decimal_string, format_gib
 from provisioner.vocabulary import CapacityType, Engine, TrainingPrecision, WeightFormat
 
@@ -30,6 +30,9 @@ AMPERE = (8, 0)
 """First compute capability with bf16 matrix units."""
 ADA = (8, 9)
 """First compute capability with FP8 matrix units."""
+HOPPER = (9, 0)
+"""First compute capability of the GPUs that CUDA builds for ARM hosts are published for. Source: vllm-project/vllm#10459, #2021
+and hao-ai-lab/FastVideo#1514: wheels and images for aarch64 are built for Grace Hopper and later."""
 NO_BF16 = "no bf16 below that: engines fall back to fp32 or refuse; fp16 weights would run"
 WEIGHT_CAPABILITIES: Mapping[str, tuple[int, int]] = {
     WeightFormat.BF16: AMPERE,
@@ -108,7 +111,7 @@ def runtime(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | Non
         return Refusal("runtime", f"{gpu.kind} devices need a runtime of their own", "CUDA or ROCm", gpu.kind)
     if gpu.cuda_supported:
         return None
-    engine = request.demand.engine if isinstance(request.demand, ServingDemand) else None
+    engine = request.engine
     if (
         gpu.vendor == "AMD"
         and gpu.architecture.startswith(ROCM_ARCHITECTURE)
@@ -117,6 +120,19 @@ def runtime(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | Non
         return None
     what = f"{engine} has no build for it" if engine else "the training frameworks have no build for it"
     return Refusal("runtime", what, "CUDA or a supported ROCm GPU", f"{gpu.vendor} {gpu.gpu_class}")
+
+
+def architecture(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | None:
+    """ARM hosts with GPUs older than Hopper: no published builds, unless a pin says that its author has some."""
+    is_old = gpu.compute_capability is not None and gpu.compute_capability < HOPPER
+    if instance.cpu_architecture != "arm64" or not is_old or request.requirements.instance_types is not None:
+        return None
+    return Refusal(
+        "architecture",
+        "no published build of the engines for ARM hosts with this GPU",
+        "x86_64",
+        instance.cpu_architecture,
+    )
 
 
 def status(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | None:
@@ -156,7 +172,7 @@ def precision(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | N
 def _capabilities_needed(request: Request) -> list[tuple[tuple[int, int], str]]:
     """Lowest compute capabilities that the weights and the arithmetic ask for, each with its reason."""
     demand = request.demand
-    if isinstance(demand, TrainingDemand):
+    if isinstance(demand, (TrainingDemand, DiffusionTrainingDemand)):
         if demand.precision is TrainingPrecision.FP8:
             return [(ADA, "training in fp8 needs FP8 units")]
         if demand.precision in (TrainingPrecision.BF16, TrainingPrecision.BF16_MIXED):
@@ -189,6 +205,7 @@ INSTANCE_FILTERS: Sequence[InstanceFilter] = (
     instance_type,
     gpu_asked,
     runtime,
+    architecture,
     status,
     memory_known,
     gpu_limit,

@@ -31,7 +31,7 @@ def plan_warnings(request: Request, market: Market, candidate: Candidate, fit: F
         *_host(candidate),
         *_model(request, candidate),
         *_price(request, market, candidate),
-        *_work(request),
+        *_work(request, candidate),
     )
 
 
@@ -89,19 +89,19 @@ def _price(request: Request, market: Market, candidate: Candidate) -> Iterator[s
         yield "reserved capacity is a commitment with a start and an end: compare it with your own terms"
 
 
-def _work(request: Request) -> Iterator[str]:
+def _work(request: Request, candidate: Candidate) -> Iterator[str]:
     workload = request.workload
     replicas = workload.inference.replicas if workload.inference else None
     targets = workload.inference.targets if workload.inference else None
     if isinstance(replicas, ReplicaRange) and (targets is None or targets.requests_per_second is None):
         yield f"replicas {replicas}: planned and priced for {replicas.minimum}, since targets.requests_per_second is not given"
-    if workload.task is Task.SERVE or has_known_work(workload):
+    if workload.task is Task.SERVE or candidate.terms.run_hours is not None:
         return
-    key = (
-        "inference.total or inference.duration"
-        if workload.task is Task.BATCH
-        else "training.tokens or training.duration"
-    )
+    if has_known_work(workload):
+        yield "no speed is predicted for this work: the run has no predicted length, so it has no cost of its own"
+        return
+    is_batch = workload.task is Task.BATCH
+    key = "inference.total or inference.duration" if is_batch else "training.tokens or training.duration"
     unchecked = " and the deadline is unchecked" if workload.placement.deadline else ""
     pattern = workload.lifecycle.pattern or Pattern.BURSTY
     yield f"{key} is not given: the run has no predicted length, so it has no cost of its own{unchecked}; the month is billed as {pattern}"

@@ -12,18 +12,9 @@ from provisioner.catalog.snapshot import Catalog
 from provisioner.errors import UsageError
 from provisioner.planner.requirements import KeyedSpecError, Requirements, resolve_requirements
 from provisioner.sizing.accelerator import Accelerator
-from provisioner.sizing.demand import (
-    AudioDemand,
-    Demand,
-    DiffusionDemand,
-    DiffusionTrainingDemand,
-    ServingDemand,
-    TrainingDemand,
-)
-from provisioner.sizing.diffusion import usual_size
+from provisioner.sizing.demand import Demand, ServingDemand, TrainingDemand
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.models import find_model, shape_from_config, shape_from_dimensions
-from provisioner.sizing.pipelines import IMAGE, VIDEO, PipelineShape
 from provisioner.sizing.pipelines import IMAGE, SPEECH_TO_TEXT, VIDEO, PipelineShape
 from provisioner.sizing.shapes import ModelShape
 from provisioner.vocabulary import (
@@ -119,11 +110,7 @@ def demand_for(workload: Workload, shape: ModelShape) -> Demand:
     if workload.task.is_training:
         if workload.training is None:
             raise KeyedSpecError(f"task {workload.task} needs the section training", key="training")
-        if isinstance(shape, PipelineShape):
-            return _pipeline_training_demand(workload, workload.training, shape)
         return _training_demand(workload, workload.training, shape)
-    if isinstance(shape, PipelineShape):
-        return _pipeline_demand(workload, workload.inference or Inference(), shape)
     return _serving_demand(workload, workload.inference or Inference(), shape)
 
 
@@ -163,62 +150,8 @@ def engine_of(inference: Inference, shape: ModelShape) -> tuple[Engine, str | No
     return Engine(name), version or None
 
 
-AUDIO_SECONDS = 30.0
-"""Length of a piece where neither the spec nor the model names one."""
-
-
-def _pipeline_demand(workload: Workload, inference: Inference, shape: PipelineShape) -> DiffusionDemand | AudioDemand:
-    """An image, video or audio model at the spec's size, or at its own usual one."""
-    weights, fraction = str(workload.model.weights), _number(inference.gpu_memory_fraction)
-    if shape.modality not in (IMAGE, VIDEO):
-        audio = inference.audio
-        seconds = (audio.seconds if audio else None) or shape.geometry.seconds or AUDIO_SECONDS
-        batch = (audio.batch if audio else None) or inference.concurrency
-        return AudioDemand(shape, weights, float(seconds), batch, gpu_memory_fraction=fraction)
-    width, height, frames = usual_size(shape)
-    asked = inference.video if shape.modality == VIDEO else inference.image
-    clip = inference.video.frames if shape.modality == VIDEO and inference.video else None
-    return DiffusionDemand(
-        model=shape,
-        weights=weights,
-        width=(asked.width if asked else None) or width,
-        height=(asked.height if asked else None) or height,
-        frames=clip or frames,
-        batch=(asked.batch if asked else None) or inference.concurrency,
-        steps=asked.steps if asked else None,
-        offload=inference.offload,
-        gpu_memory_fraction=fraction,
-    )
-
-
-def _pipeline_training_demand(workload: Workload, training: Training, shape: PipelineShape) -> DiffusionTrainingDemand:
-    if shape.modality not in (IMAGE, VIDEO):
-        raise KeyedSpecError(
-            f"training of {shape.modality} models is not modelled",
-            key="model.id",
-            remedy="train a language, image or video model",
-        )
-    width, height, frames = usual_size(shape)
-    asked = training.video if shape.modality == VIDEO else training.image
-    clip = training.video.frames if shape.modality == VIDEO and training.video else None
-    return DiffusionTrainingDemand(
-        model=shape,
-        weights=str(workload.model.weights),
-        method=training.method,
-        precision=training.precision,
-        optimizer=training.optimizer,
-        width=(asked.width if asked else None) or width,
-        height=(asked.height if asked else None) or height,
-        frames=clip or frames,
-        micro_batch=(asked.batch if asked else None) or training.micro_batch,
-        gradient_checkpointing=training.gradient_checkpointing,
-        lora_rank=(training.lora or Lora()).rank,
-        sharding=training.sharding,
-    )
-
-
 def usual_engine(shape: ModelShape) -> Engine:
-    """vLLM for language models (with image input too), diffusers for images and video, whisper for Whisper, else transformers."""
+    """The default engine of the contract: vllm for language models, diffusers for images and video, whisper for Whisper, else transformers."""
     if not isinstance(shape, PipelineShape):
         return Engine.VLLM
     if shape.modality in (IMAGE, VIDEO):

@@ -13,7 +13,7 @@ from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Arrangement, loaded_weights_bytes
 from provisioner.planner.plan import StorageItem
 from provisioner.planner.request import Request
-from provisioner.sizing.demand import TrainingDemand
+from provisioner.sizing.demand import DiffusionTrainingDemand, TrainingDemand
 from provisioner.units import GIB
 from provisioner.vocabulary import Optimizer, TrainingMethod, TrainingPrecision, WeightFormat
 
@@ -97,7 +97,7 @@ def root_bytes(request: Request, arrangement: Arrangement) -> int:
 def checkpoint_file_bytes(request: Request, arrangement: Arrangement) -> int:
     """Bytes of the model's files: as loaded, or as published where the engine narrows them while loading."""
     loaded = loaded_weights_bytes(arrangement)
-    if request.demand.weights not in LOADED_WIDE and not isinstance(request.demand, TrainingDemand):
+    if request.demand.weights not in LOADED_WIDE and not request.workload.task.is_training:
         return loaded
     return max(loaded, request.shape.params_total * _published_bytes(request))
 
@@ -122,7 +122,7 @@ def checkpoint_disk_bytes(request: Request, arrangement: Arrangement) -> int | N
 def _checkpoint_bytes(request: Request, arrangement: Arrangement) -> float:
     """One checkpoint: trained weights and optimizer state, whole."""
     demand = request.demand
-    if not isinstance(demand, TrainingDemand):
+    if not isinstance(demand, (TrainingDemand, DiffusionTrainingDemand)):
         return 0.0
     if demand.method is not TrainingMethod.FULL:
         terms = arrangement.footprint.per_gpu
