@@ -21,7 +21,8 @@ from provisioner.planner.judge import OfferFit
 from provisioner.planner.plan import Plan
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.shapes import ModelShape
-from provisioner.workload.spec import SpecPart, Workload
+from provisioner.workload.part import SpecPart
+from provisioner.workload.spec import Workload
 
 T = TypeVar("T")
 

@@ -39,6 +39,8 @@ class Finding:
     level: Level
     outcome: Outcome
     subject: str
+    path: str
+    """The subject's file."""
     position: Position
     fingerprint: str = ""
     waiver: Waiver | None = None
@@ -127,7 +129,7 @@ def judge(subjects: Iterable[Subject], policy: Policy, today: date) -> Verdict:
                 found.extend(_run(rule, subject, choice, today))
     found = _with_fingerprints(_with_waivers(found, policy.waivers, today), policy.root)
     found.extend(_with_fingerprints(list(policy.waiver_findings(found, today)), policy.root))
-    found = [replace(finding, in_baseline=finding.fingerprint in policy.baseline) for finding in found]
+    found = [replace(finding, in_baseline=_is_old(finding, policy.baseline)) for finding in found]
     return Verdict(tuple(found), subjects=len(ordered), rules=rules)
 
 
@@ -140,6 +142,7 @@ def _run(rule: Rule, subject: Subject, choice: RuleChoice, today: date) -> list[
                 choice.level,
                 outcome,
                 subject.name,
+                subject.path,
                 subject.locate(outcome.key),
                 unknown_passes=choice.unknown_passes,
             )
@@ -154,6 +157,11 @@ def _run(rule: Rule, subject: Subject, choice: RuleChoice, today: date) -> list[
     return found
 
 
+def _is_old(finding: Finding, baseline: frozenset[str]) -> bool:
+    """Whether a finding was there before; what cannot be waived cannot be hidden in a baseline either."""
+    return finding.rule.waivable and finding.result is not Result.PASS and finding.fingerprint in baseline
+
+
 def _with_waivers(found: Sequence[Finding], waivers: Sequence[Waiver], today: date) -> list[Finding]:
     return [replace(finding, waiver=_waiver_of(finding, waivers, today)) for finding in found]
 
@@ -162,7 +170,7 @@ def _waiver_of(finding: Finding, waivers: Sequence[Waiver], today: date) -> Waiv
     if finding.result is Result.PASS:
         return None
     for waiver in waivers:
-        if not waiver.has_expired(today) and waiver.covers(finding.rule.id, finding.subject, finding.position.file):
+        if not waiver.has_expired(today) and waiver.covers(finding.rule.id, finding.subject, finding.path):
             return waiver
     return None
 
@@ -173,7 +181,7 @@ def _with_fingerprints(found: Sequence[Finding], root: Path | None) -> list[Find
     marked = []
     for finding in found:
         identity = finding.outcome.identity or finding.outcome.key
-        parts = (finding.rule.id, report_path(finding.position.file, root), finding.subject, identity)
+        parts = (finding.rule.id, report_path(finding.path, root), finding.subject, identity)
         mark = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:40]
         seen[mark] += 1
         marked.append(replace(finding, fingerprint=mark if seen[mark] == 1 else f"{mark}-{seen[mark]}"))

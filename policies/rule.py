@@ -54,6 +54,8 @@ class Outcome:
     identity: str = ""
     stays: bool = False
     """An unknown that no later step of the program resolves: the file leaves the fact to others (an account's default)."""
+    hidden: tuple[str, ...] = field(default=(), repr=False)
+    """Values in the file that no report may show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +100,9 @@ def passed(key: str) -> Outcome:
     return Outcome(Result.PASS, key)
 
 
-def failed(key: str, message: str, remedy: str, *, identity: str = "") -> Outcome:
-    """The fact breaks the rule; ``remedy`` is the smallest change that passes."""
-    return Outcome(Result.FAIL, key, message, remedy, identity)
+def failed(key: str, message: str, remedy: str, *, identity: str = "", hidden: tuple[str, ...] = ()) -> Outcome:
+    """The fact breaks the rule; ``remedy`` is the smallest change that passes, ``hidden`` what no report may show."""
+    return Outcome(Result.FAIL, key, message, remedy, identity, hidden=hidden)
 
 
 def unknown(key: str, message: str, remedy: str, *, identity: str = "", stays: bool = False) -> Outcome:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 REDACTED = "[redacted]"
@@ -93,6 +95,14 @@ _UNPACKED_BYTES_MAX = 2**20
 """Cloud-init limits user-data to 16 KiB (EC2) and 256 KiB (GCE metadata values); beyond that it is no user-data."""
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A secret in plain text: what it is, and the values that no report may show."""
+
+    what: str
+    values: tuple[str, ...] = field(repr=False)
+
+
 def find_shape(text: str) -> str | None:
     """What kind of credential the text holds (``a Hugging Face token``), or ``None``."""
     match = _SHAPE.search(text)
@@ -112,23 +122,24 @@ def is_plain_value(value: str) -> bool:
     return len(value) >= _VALUE_CHARACTERS_MIN and not _HARMLESS_VALUE.fullmatch(value.strip())
 
 
-def describe(name: str, value: str) -> str | None:
-    """Why a named value is a secret in plain text, without the value; ``None`` where it is none."""
+def find_secret(name: str, value: str) -> Found | None:
+    """The secret in a named value: by its shape, or a plain value under a name that promises one."""
     if shape := find_shape(value):
-        return shape
+        return Found(shape, (value,))
     if names_a_secret(name) and is_plain_value(value):
-        return "a plain value under a secret's name"
+        return Found("a plain value under a secret's name", (value,))
     return None
 
 
-def describe_text(text: str) -> str | None:
-    """Why a script or a metadata value holds a secret, also where it is packed in base64 or gzip; ``None`` where it holds none."""
+def find_secret_in_text(text: str) -> Found | None:
+    """The secrets in a script or a metadata value, also where it is packed in base64 or gzip."""
     for form in unpacked(text):
-        if shape := find_shape(form):
-            return shape
-        for name, value in assignments(form):
-            if names_a_secret(name) and is_plain_value(value):
-                return f"a plain value for {name}"
+        named = [(name, value) for name, value in assignments(form) if names_a_secret(name) and is_plain_value(value)]
+        shape = find_shape(form)
+        if shape or named:
+            values = [match[0] for match in _SHAPE.finditer(form)] + [value for _, value in named]
+            what = shape or f"a plain value for {named[0][0]}"
+            return Found(what, (*values, *(() if form is text else (text,))))
     return None
 
 
@@ -156,16 +167,25 @@ def unpacked(text: str) -> Iterator[str]:
 
 
 def redact(text: str, values: Iterable[str] = ()) -> str:
-    """The text without anything that looks like a secret, and without the given values."""
-    for value in sorted(set(values), key=len, reverse=True):
-        if value:
-            text = text.replace(value, REDACTED)
-    text = _SHAPE.sub(REDACTED, text)
-    return _ASSIGNMENT.sub(_redact_assignment, text)
+    """The text without anything that looks like a secret, and without the given values, as written or as JSON writes them."""
+    forms = {form for value in values for form in _forms(value)}
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, REDACTED)
+    return _ASSIGNMENT.sub(_redact_assignment, _SHAPE.sub(REDACTED, text))
+
+
+def _forms(value: str) -> Iterator[str]:
+    """How a value may stand in a file: whole, escaped, and line by line."""
+    for form in (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], *value.splitlines()):
+        if len(form.strip()) >= _VALUE_CHARACTERS_MIN:
+            yield form.strip()
 
 
 def _redact_assignment(match: re.Match[str]) -> str:
     name, value = match["name"], match["value"]
-    if not names_a_secret(name) or not is_plain_value(value.strip("\"'")):
-        return match[0]
-    return match[0].replace(value, REDACTED)
+    if names_a_secret(name) and is_plain_value(value.strip("\"'")):
+        return match[0].replace(value, REDACTED)
+    inner = value[1:-1]
+    if value[0] in "\"'" and inner:
+        return match[0].replace(inner, _ASSIGNMENT.sub(_redact_assignment, inner))
+    return match[0]

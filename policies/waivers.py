@@ -54,14 +54,21 @@ def findings_of(
         if waiver.has_expired(today):
             rule, outcome = WAIVER_EXPIRED, _expired(waiver)
         elif not any(
-            finding.result is not Result.PASS and waiver.covers(finding.rule.id, finding.subject, finding.position.file)
+            finding.result is not Result.PASS and waiver.covers(finding.rule.id, finding.subject, finding.path)
             for finding in found
         ):
             rule, outcome = WAIVER_DEAD, _dead(waiver)
         else:
             continue
         if levels.get(rule.id, rule.level) is not Level.DISABLED:
-            yield Finding(rule, levels.get(rule.id, rule.level), outcome, f"waiver of {waiver.rule}", waiver.position)
+            yield Finding(
+                rule,
+                levels.get(rule.id, rule.level),
+                outcome,
+                f"waiver of {waiver.rule}",
+                waiver.position.file,
+                waiver.position,
+            )
 
 
 def _expired(waiver: Waiver) -> Outcome:

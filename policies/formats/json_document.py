@@ -28,7 +28,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "result": str(finding.result),
         "severity": str(finding.rule.severity),
         "level": str(finding.level),
-        "path": finding.position.file,
+        "path": finding.path,
         "line": finding.position.line,
         "column": finding.position.column,
         "subject": finding.subject,

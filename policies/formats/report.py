@@ -32,12 +32,14 @@ class Report:
         """What is not a pass, violations first, then by place."""
         return tuple(sorted(self.verdict.findings, key=_order))
 
+    @cached_property
+    def hidden(self) -> tuple[str, ...]:
+        """Values in the judged files that no report may show."""
+        return tuple({value for finding in self.verdict.results for value in finding.outcome.hidden})
+
     def path(self, finding: Finding) -> str:
         """Path of a finding for machine-read reports: relative, with forward slashes."""
-        file = finding.position.file
-        if file == NO_FILE:
-            return self.files[0] if self.files else "workload.yaml"
-        path = report_path(file, self.root).replace("\\", "/").removeprefix("./")
+        path = report_path(finding.path, self.root).replace("\\", "/").removeprefix("./")
         return path.lstrip("/") or "workload.yaml"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from policies.formats.report import NO_FILE, Report, counts_line, message_of, one_line, remedy_of, state_of
 from policies.gate import Finding
 from policies.rule import Result
-from policies.secrets import redact
+from policies.secrets import REDACTED, redact
 
 CONTEXT_LINES = 1
 LINE_CHARACTERS_MAX = 160
@@ -15,12 +15,12 @@ LINE_CHARACTERS_MAX = 160
 
 def render(report: Report) -> str:
     """All findings, violations first, and the counts."""
-    texts: dict[str, list[str]] = {}
+    texts = _Texts(report.hidden)
     blocks = [_block(finding, texts) for finding in report.findings]
     return "\n".join([*blocks, counts_line(report)]) + "\n"
 
 
-def _block(finding: Finding, texts: dict[str, list[str]]) -> str:
+def _block(finding: Finding, texts: _Texts) -> str:
     word = "" if finding.result is Result.FAIL else ", not known"
     where = f"{finding.position}: " if finding.position.file != NO_FILE else f"{finding.subject}: "
     head = f"{where}{state_of(finding)}: {finding.rule.id} ({finding.rule.severity}{word}): {message_of(finding)}"
@@ -34,10 +34,10 @@ def _block(finding: Finding, texts: dict[str, list[str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _excerpt(finding: Finding, texts: dict[str, list[str]]) -> list[str]:
+def _excerpt(finding: Finding, texts: _Texts) -> list[str]:
     """The offending line between its neighbours, with a caret below it; secrets are redacted over the whole file at once."""
     place = finding.position
-    lines = _lines(place.file, texts)
+    lines = texts.lines(place.file)
     if not 1 <= place.line <= len(lines):
         return []
     first, last = max(1, place.line - CONTEXT_LINES), min(len(lines), place.line + CONTEXT_LINES)
@@ -52,31 +52,30 @@ def _excerpt(finding: Finding, texts: dict[str, list[str]]) -> list[str]:
     return shown
 
 
-def _lines(file: str, texts: dict[str, list[str]]) -> list[str]:
-    if file not in texts:
-        texts[file] = _redacted_lines(file)
-    return texts[file]
+class _Texts:
+    """Lines of the judged files without secrets, read once each."""
 
+    def __init__(self, hidden: tuple[str, ...]) -> None:
+        self._hidden = hidden
+        self._lines: dict[str, list[str]] = {}
 
-def _redacted_lines(file: str) -> list[str]:
-    """Lines of a file without secrets, tabs as spaces; none where it cannot be read any more."""
-    try:
-        text = Path(file).read_text(encoding="utf-8", errors="replace")
-    except (OSError, ValueError):
-        return []
-    redacted = redact(text).split("\n")
-    if len(redacted) != text.count("\n") + 1:
-        # A redaction that spans lines (a private key) moved them: redact line by line and hide what is inside a key.
-        redacted = [redact(line) for line in text.split("\n")]
-        redacted = _without_keys(redacted, text.split("\n"))
-    return ["".join(c if c.isprintable() else " " for c in line) for line in redacted]
+    def lines(self, file: str) -> list[str]:
+        """Lines of a file; none where it cannot be read any more."""
+        if file not in self._lines:
+            try:
+                text = Path(file).read_text(encoding="utf-8", errors="replace")
+            except (OSError, ValueError):
+                text = ""
+            self._lines[file] = self._redacted(text)
+        return self._lines[file]
 
-
-def _without_keys(redacted: list[str], original: list[str]) -> list[str]:
-    inside = False
-    shown = []
-    for safe, line in zip(redacted, original, strict=True):
-        begins = "-----BEGIN " in line and "PRIVATE KEY" in line
-        shown.append("[redacted]" if inside or begins else safe)
-        inside = (inside or begins) and "-----END " not in line
-    return shown
+    def _redacted(self, text: str) -> list[str]:
+        """The lines without secrets, line by line so that their numbers stay; the lines of a private key are all hidden."""
+        inside = False
+        shown = []
+        for line in text.split("\n"):
+            begins = "-----BEGIN " in line and "PRIVATE KEY" in line
+            safe = REDACTED if inside or begins else redact(line, self._hidden)
+            shown.append("".join(character if character.isprintable() else " " for character in safe))
+            inside = (inside or begins) and "-----END " not in line
+        return shown

@@ -28,6 +28,8 @@ def _spot_keys(facts: SpecFacts | OfferedFacts) -> Iterator[tuple[str, str, obje
     for candidate in candidates_of(facts)[0]:
         if asked != "spot":
             yield candidate.key, candidate.label, candidate.capacity_type
+    if candidates_of(facts)[1] is not None:
+        yield "candidates", facts.name, UNKNOWN
 
 
 def _task(facts: SpecFacts | OfferedFacts) -> object:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policies.facts import UNKNOWN, MachineFacts, PlacementFacts, SpecFacts, Unknown
+from policies.facts import MachineFacts, PlacementFacts, SpecFacts, Unknown
 from policies.parameters import Parameter
 from policies.rule import Level, Outcome, Rule, Setting, Severity, failed, passed, unknown
 from provisioner.tags import WORKLOAD
-from provisioner.workload.kinds import Listing
-from provisioner.workload.patterns import TAG_KEY
+from provisioner.workload.kinds import Listing, Text
 
+TAG_KEY = Text("a tag key", "team", r"[^\x00-\x1f\x7f]+", 128)
 OWNER_KEYS = ("owner", "team", "gpuprov:owner", "gpuprov-owner")
 
 
@@ -22,9 +22,12 @@ def owner_tag(facts: SpecFacts | MachineFacts, setting: Setting) -> Iterator[Out
     if isinstance(tags, Unknown):
         yield unknown("tags", f"the tags of {facts.name} are not known yet", remedy)
         return
-    found = {name.lower() for name, value in tags.items() if value is UNKNOWN or value}
-    if found.intersection(key.lower() for key in wanted):
+    keys = {key.lower() for key in wanted}
+    found = [value for name, value in tags.items() if name.lower() in keys and value != ""]
+    if any(not isinstance(value, Unknown) for value in found):
         yield passed("tags")
+    elif found:
+        yield unknown("tags", f"whose {facts.name} is, is not known yet", remedy)
     else:
         yield failed("tags", f"nothing says whose {facts.name} is: no tag {' or '.join(wanted[:2])}", remedy)
 

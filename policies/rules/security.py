@@ -20,7 +20,7 @@ from policies.facts import (
 )
 from policies.parameters import Parameter
 from policies.rule import Level, Outcome, Rule, Setting, Severity, failed, passed, unknown
-from policies.secrets import describe, describe_text, names_a_secret
+from policies.secrets import Found, find_secret, find_secret_in_text
 from provisioner.workload.kinds import Listing, Whole
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -46,6 +46,8 @@ def open_cidr(facts: SpecFacts | FirewallFacts, setting: Setting) -> Iterator[Ou
     if cidrs is UNKNOWN:
         yield unknown("access.cidrs", "who may connect is not known yet", "write the networks in access.cidrs")
         return
+    if not cidrs:
+        yield passed("access.cidrs")
     for index, cidr in enumerate(cidrs):
         yield _judge_range(f"access.cidrs[{index}]", cidr, setting, "access.cidrs")
 
@@ -246,19 +248,25 @@ def _judge_variable(name: str, value: Any) -> Outcome:
     remedy = f"write {name}: {{secret: aws-secretsmanager:NAME}} or {{secret: gcp-secretmanager:NAME}}, and revoke the value that was shown"
     if value is UNKNOWN:
         return unknown(key, f"the value of {name} is not known yet", remedy, identity=key)
-    if isinstance(value, str) and (what := describe(name, value)):
-        return failed(key, f"{name} holds {what}", remedy, identity=key)
+    if isinstance(value, str) and (found := find_secret(name, value)):
+        return failed(key, f"{name} holds {found.what}", remedy, identity=key, hidden=found.values)
     return passed(key)
 
 
 def _judge_argument(key: str, command: tuple[str, ...], index: int, argument: str) -> Outcome:
     before = command[index - 1] if index else ""
     name = before if before.startswith("-") and "=" not in before else ""
-    what = describe_text(argument) or (describe(name, argument) if name else None)
-    if what is None:
+    found = find_secret_in_text(argument) or (find_secret(name, argument) if name else None)
+    if found is None:
         return passed(key)
     remedy = "put the secret in run.env as {secret: aws-secretsmanager:NAME} and let the program read it there; revoke the value"
-    return failed(key, f"argument {index + 1} of the command holds {what}", remedy, identity="run.command")
+    return failed(
+        key,
+        f"argument {index + 1} of the command holds {found.what}",
+        remedy,
+        identity="run.command",
+        hidden=found.values,
+    )
 
 
 def secret_in_user_data(facts: MachineFacts, setting: Setting) -> Iterator[Outcome]:
@@ -270,14 +278,15 @@ def secret_in_user_data(facts: MachineFacts, setting: Setting) -> Iterator[Outco
         return
     for key, text in facts.texts.items():
         place = f"texts.{key}"
+        known = text if isinstance(text, str) else ""
+        found = find_secret_in_text(known) or find_secret(key, known)
         if key in facts.sensitive_texts:
-            yield failed(
-                place, f"{key} of {facts.name} carries a value that the program marks as secret", remedy, identity=key
-            )
+            found = Found("a value that the program marks as secret", (known, *(found.values if found else ())))
+        if found:
+            message = f"{key} of {facts.name} holds {found.what}"
+            yield failed(place, message, remedy, identity=key, hidden=found.values)
         elif isinstance(text, Unknown):
             yield unknown(place, f"{key} of {facts.name} is not known yet", remedy, identity=key)
-        elif what := describe_text(text) or describe(key, text):
-            yield failed(place, f"{key} of {facts.name} holds {what}", remedy, identity=key)
         else:
             yield passed(place)
 
@@ -292,10 +301,11 @@ def secret_in_tags(facts: SpecFacts | MachineFacts | DiskFacts, setting: Setting
         return
     for name, value in tags.items():
         if isinstance(value, Unknown):
-            if names_a_secret(name):
-                yield unknown(f"tags.{name}", f"the tag {name} is not known yet", remedy, identity=name)
-        elif what := describe(name, value):
-            yield failed(f"tags.{name}", f"the tag {name} holds {what}", remedy, identity=name)
+            yield unknown(f"tags.{name}", f"the tag {name} is not known yet", remedy, identity=name)
+        elif found := find_secret(name, value):
+            yield failed(
+                f"tags.{name}", f"the tag {name} holds {found.what}", remedy, identity=name, hidden=found.values
+            )
         else:
             yield passed(f"tags.{name}")
 

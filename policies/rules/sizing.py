@@ -94,9 +94,9 @@ def _judge_fit(facts: PlacementFacts, candidate: Candidate) -> Outcome:
 def _judge_copies(facts: PlacementFacts, candidate: Candidate, identity: str) -> Outcome:
     """Whether the instances that a plan names hold as many copies as it wants to run."""
     layout, instance = candidate.layout, candidate.instance
-    if layout is None or isinstance(instance, Unknown) or instance is None:
+    if layout is None or instance is None:
         return passed(candidate.key)
-    if isinstance(candidate.instances, Unknown):
+    if isinstance(candidate.instances, Unknown) or isinstance(instance, Unknown):
         return unknown(
             candidate.key,
             f"how many instances {facts.name} gets is not known yet",
@@ -223,7 +223,7 @@ def _unsized(facts: PlacementFacts, what: str) -> Iterator[Outcome]:
     candidates, outcome = candidates_of(facts)
     if outcome is not None:
         yield outcome
-    elif any(candidate.fit is UNKNOWN for candidate in candidates):
+    elif any(UNKNOWN in (candidate.fit, candidate.instance) for candidate in candidates):
         yield unknown("candidates", f"the {what} of {facts.name} is not known yet", "write its offers as constants")
 
 

@@ -1,0 +1,210 @@
+"""Reports: what each platform refuses, drops or merges, from random results as well as chosen ones."""
+
+from __future__ import annotations
+
+import json
+import random
+import string
+from datetime import date, timedelta
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from policies.formats.github import summary
+from policies.formats.render import MODULES, append_step_summary, render
+from policies.formats.report import Report
+from policies.gate import Finding, Verdict, judge
+from policies.registry import RULES
+from policies.rule import Level, Outcome, Result
+from policies.selection import Policy
+from policies.waivers import Waiver
+from provisioner.errors import Position
+from tests.policies.builders import spec
+
+TODAY = date(2026, 11, 30)
+WAIVER = Waiver("open-cidr", "*", "load test until Friday", "ana@example.com", TODAY + timedelta(days=9), "OPS-1")
+ODD = 'quote " <tag> & | % \r\n\t\x00\x0b ü 日本 \u2028 \ud83d'.encode("utf-8", "replace").decode()
+
+
+def finding(dice: random.Random, number: int) -> Finding:
+    result = dice.choice(list(Result))
+    text = "".join(dice.choice(string.printable + ODD) for _ in range(dice.randrange(1, 60))) or "x"
+    file = dice.choice(["workload.yaml", "a/b c.yaml", "./x.yaml", "tfplan.json", "-", "/abs/ü.yaml", "..\\w.yaml"])
+    return Finding(
+        dice.choice(RULES),
+        dice.choice([Level.MANDATORY, Level.ADVISORY]),
+        Outcome(result, "key", f"m {text}" if result is not Result.PASS else "", text, ""),
+        f"subject-{dice.randrange(5)} {text[:3]}",
+        file,
+        Position(file, dice.choice([1, 1, 7, 400]), dice.choice([1, 3, 200])),
+        f"mark-{number}",
+        WAIVER if dice.random() < 0.2 and result is not Result.PASS else None,
+        in_baseline=dice.random() < 0.1,
+    )
+
+
+def reports(count: int) -> list[Report]:
+    dice = random.Random(5)
+    made = []
+    for _ in range(count):
+        results = tuple(finding(dice, number) for number in range(dice.randrange(0, 25)))
+        made.append(Report(Verdict(results, len(results), RULES), None, ("workload.yaml",)))
+    return made
+
+
+REPORTS = reports(60)
+
+
+def check_sarif(document: dict[str, object]) -> list[dict[str, object]]:
+    """What GitHub refuses: one bad result rejects the whole file."""
+    assert document["version"] == "2.1.0"
+    (run,) = document["runs"]  # type: ignore[misc]
+    driver = run["tool"]["driver"]
+    ids = [rule["id"] for rule in driver["rules"]]
+    assert len(ids) == len(set(ids))
+    for rule in driver["rules"]:
+        assert rule["help"]["text"]
+        assert len(rule["properties"]["tags"]) <= 10
+        assert isinstance(rule["properties"].get("security-severity", "1.0"), str)
+    marks = set()
+    for result in run["results"]:
+        assert ids[result["ruleIndex"]] == result["ruleId"]
+        assert result["message"]["text"]
+        assert result["level"] in {"note", "warning", "error"}
+        (place,) = result["locations"]
+        uri = place["physicalLocation"]["artifactLocation"]["uri"]
+        assert uri and not uri.startswith("/") and "\\" not in uri and " " not in uri
+        assert place["physicalLocation"]["region"]["startLine"] >= 1
+        assert place["physicalLocation"]["region"]["startColumn"] >= 1
+        mark = result["partialFingerprints"]["gpuprov/v1"]
+        assert mark not in marks
+        marks.add(mark)
+        for suppression in result.get("suppressions", []):
+            assert suppression["kind"] == "external"
+            assert suppression["justification"]
+    return list(run["results"])
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_sarif_holds_every_finding_with_place_and_fingerprint(report: Report) -> None:
+    results = check_sarif(json.loads(render(report, "sarif")))
+    assert len(results) == len(report.verdict.findings)
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_junit_reads_back_with_the_counts_it_states(report: Report) -> None:
+    root = ET.fromstring(render(report, "junit"))
+    assert root.tag == "testsuites"
+    cases = list(root.iter("testcase"))
+    assert int(root.get("tests", "")) == len(cases)
+    pairs = {(report.path(f), f.subject, f.rule.id) for f in report.verdict.results}
+    assert len(cases) == len(pairs)
+    failing = {(report.path(f), f.subject, f.rule.id) for f in report.verdict.violations}
+    assert int(root.get("failures", "")) == len(failing) == sum(case.find("failure") is not None for case in cases)
+    for suite in root.iter("testsuite"):
+        for attribute, tag in (("failures", "failure"), ("skipped", "skipped"), ("errors", "error")):
+            assert int(suite.get(attribute, "")) == sum(
+                case.find(tag) is not None for case in suite.findall("testcase")
+            )
+        assert int(suite.get("tests", "")) == len(suite.findall("testcase"))
+    assert all(case.get("classname") and case.get("name") for case in cases)
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_gitlab_shows_each_open_finding_once(report: Report) -> None:
+    issues = json.loads(render(report, "gitlab"))
+    shown = [f for f in report.verdict.findings if f.waiver is None and not f.in_baseline]
+    assert len(issues) == len(shown)
+    assert len({issue["fingerprint"] for issue in issues}) == len(issues)
+    for issue in issues:
+        assert issue["severity"] in {"info", "minor", "major", "critical", "blocker"}
+        assert not issue["location"]["path"].startswith(("/", "./"))
+        assert issue["location"]["lines"]["begin"] >= 1
+        assert issue["description"]
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_github_annotations_are_one_line_each(report: Report) -> None:
+    lines = render(report, "github").splitlines()
+    shown = [f for f in report.verdict.findings if f.waiver is None and not f.in_baseline]
+    assert len(lines) == len(shown)
+    assert all(line.startswith(("::error file=", "::notice file=")) for line in lines)
+    assert sum(line.startswith("::error") for line in lines) == len(report.verdict.violations)
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_json_is_the_contracted_document(report: Report) -> None:
+    document = json.loads(render(report, "json"))
+    assert document["schema"] == "gpuprov.check/1"
+    assert len(document["findings"]) == len(report.verdict.findings)
+    for entry in document["findings"]:
+        assert {"rule", "result", "severity", "path", "line", "column", "message", "remedy", "waived"} <= entry.keys()
+        assert entry["result"] in {"fail", "unknown"}
+        assert isinstance(entry["waived"], bool)
+    assert document["counts"]["violations"] == len(report.verdict.violations)
+
+
+@pytest.mark.parametrize("form", list(MODULES))
+def test_an_empty_run_is_valid_in_every_format(form: str) -> None:
+    text = render(Report(Verdict((), 0, RULES)), form)
+    assert text.endswith("\n") or form == "github"
+    if form in {"json", "sarif", "gitlab"}:
+        json.loads(text)
+    if form == "junit":
+        assert ET.fromstring(text).get("failures") == "0"
+
+
+@pytest.mark.parametrize("form", list(MODULES))
+def test_the_same_results_give_the_same_bytes(form: str) -> None:
+    for report in REPORTS[:10]:
+        assert render(report, form) == render(report, form)
+
+
+def test_sarif_says_why_a_finding_is_suppressed() -> None:
+    verdict = judge([spec({"access": {"cidrs": ["0.0.0.0/0"]}})], Policy(waivers=(WAIVER,)), TODAY)
+    (result,) = check_sarif(json.loads(render(Report(verdict), "sarif")))
+    (suppression,) = result["suppressions"]  # type: ignore[misc]
+    assert "load test until Friday" in suppression["justification"]  # type: ignore[index]
+    assert "ana@example.com" in suppression["justification"]  # type: ignore[index]
+
+
+def test_a_finding_without_a_file_still_has_a_place() -> None:
+    verdict = judge([spec({"access": {"cidrs": ["0.0.0.0/0"]}})], Policy(), TODAY)
+    (result,) = check_sarif(json.loads(render(Report(verdict), "sarif")))
+    assert result["level"] == "error"
+
+
+def test_the_text_shows_the_line_with_a_marker_why_and_the_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "workload.yaml").write_text("version: 1\naccess:\n  cidrs: [0.0.0.0/0]\ntags: {}\n")
+    subject = spec({"access": {"cidrs": ["0.0.0.0/0"]}}, locate=lambda _: Position("workload.yaml", 3, 11))
+    text = render(Report(judge([subject], Policy(), TODAY)), "text")
+    assert "workload.yaml:3:11: violation: open-cidr (critical)" in text
+    assert "  3 |   cidrs: [0.0.0.0/0]\n    |           ^\n" in text
+    assert "  why: " in text
+    assert "  fix: name the networks" in text
+    assert "1 violation, 0 advisory" in text
+
+
+def test_the_step_summary_lists_all_and_is_cut_at_the_limit(tmp_path: Path) -> None:
+    report = max(REPORTS, key=lambda each: len(each.findings))
+    text = summary(report)
+    assert sum(line.startswith("| ") for line in text.splitlines()) == len(report.findings) + 1
+    append_step_summary(report, tmp_path / "summary.md")
+    append_step_summary(report, tmp_path / "summary.md")
+    assert (tmp_path / "summary.md").read_text(encoding="utf-8") == text * 2
+    many = Report(Verdict(report.verdict.findings * 3000, 1, RULES))
+    cut = summary(many)
+    assert len(cut.encode()) < 2**20
+    assert "The rest is cut" in cut
+
+
+def test_sarif_keeps_within_the_limit_of_results() -> None:
+    one = next(f for report in REPORTS for f in report.findings)
+    many = tuple(
+        Finding(one.rule, one.level, one.outcome, one.subject, one.path, one.position, f"mark-{number}")
+        for number in range(25_010)
+    )
+    document = json.loads(render(Report(Verdict(many, 1, RULES)), "sarif"))
+    assert len(document["runs"][0]["results"]) == 25_000
