@@ -19,9 +19,6 @@ from provisioner.sizing.layouts import feasible_layouts
 from provisioner.sizing.throughput import Throughput
 from provisioner.vocabulary import Fit, Interconnect, Objective
 
-GPUS_PER_INSTANCE_MAX = 16
-"""Most GPUs of any instance type in the catalog; layouts never span instances."""
-
 NEAR_EQUAL_RATE = 0.05
 """Layouts whose predicted rates differ by less are the same speed: the fewer GPUs work, the simpler. Predictions are no better."""
 

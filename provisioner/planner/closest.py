@@ -95,16 +95,16 @@ class _Probe:
         if not found:
             return None
         chosen = change.pick(found)
-        return f"{change.words(chosen)}: {_place(chosen)}{self._regions(change, chosen)}"
-
-    def _regions(self, change: Change, chosen: Candidate) -> str:
-        """Where the choice is a matter of region, all regions that have the type."""
+        text = f"{change.words(chosen)}: {_place(chosen)}"
         if change.request.requirements.regions == self._request.requirements.regions:
-            return ""
-        regions = {
-            one.offer.region for one in self._search(change.request) if one.offer.instance == chosen.offer.instance
-        }
-        return f" ({chosen.offer.instance.name} is offered in {name_some(regions)})"
+            return text
+        name = chosen.offer.instance.name
+        regions = {one.offer.region for one in found if one.offer.instance.name == name}
+        return (
+            f"{text}; {name} is also offered in {name_some(regions - {chosen.offer.region})}"
+            if len(regions) > 1
+            else text
+        )
 
     def _turn(self, dial: Dial) -> str | None:
         """The largest value of a dial that fits, found by halving; the need grows with it."""

@@ -15,6 +15,7 @@ from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request, request_for
 from provisioner.planner.search import Market, Outcome, open_market, search
 from provisioner.sizing.throughput import Throughput
+from provisioner.vocabulary import CapacityType
 from provisioner.workload.spec import Workload
 
 NOTHING_FITS = "nothing-fits"
@@ -22,6 +23,8 @@ FAILOVER_MAX = 25
 """Offers tried before giving up: as many as cover the zones of a few regions, few enough to end within minutes."""
 FAILOVER_PER_TYPE_MAX = 12
 """Offers of one instance type among them: a shortage of a type is often everywhere, so other types get their turn."""
+FAILOVER_ON_DEMAND = 5
+"""On-demand offers at the end of a spot choice's list: when no spot is left anywhere, the work still runs."""
 ALTERNATIVES_MAX = 10
 
 
@@ -109,19 +112,30 @@ def _planned(candidate: Candidate, zone: str | None = None) -> PlannedOffer:
 
 
 def _failover(candidates: Sequence[Candidate]) -> tuple[PlannedOffer, ...]:
-    """Offers in the order they are tried, the choice first: same layout, so that the same command runs wherever it lands."""
+    """Offers in the order they are tried, the choice first: same layout, so that the same command runs wherever it lands.
+
+    No instance type takes more than its share while others are left, and a spot choice ends in the best on-demand offers.
+    """
     wanted = candidates[0].arrangement
-    found: list[PlannedOffer] = []
+    alike = [candidate for candidate in candidates if _same_launch(candidate.arrangement, wanted)]
+    if candidates[0].offer.capacity_type is not CapacityType.SPOT:
+        return tuple(_in_turn(alike, FAILOVER_MAX))
+    steady = [candidate for candidate in alike if candidate.offer.capacity_type is not CapacityType.SPOT]
+    last = _in_turn(steady, FAILOVER_ON_DEMAND)
+    spot = [candidate for candidate in alike if candidate.offer.capacity_type is CapacityType.SPOT]
+    return (*_in_turn(spot, FAILOVER_MAX - len(last)), *last)
+
+
+def _in_turn(candidates: Sequence[Candidate], limit: int) -> list[PlannedOffer]:
+    """Offers of candidates, zone by zone: up to a share per instance type first, then what is left over."""
+    offers = [_planned(candidate, zone) for candidate in candidates for zone in candidate.zones]
+    first: list[PlannedOffer] = []
+    later: list[PlannedOffer] = []
     per_type: dict[str, int] = {}
-    for candidate in candidates:
-        if not _same_launch(candidate.arrangement, wanted):
-            continue
-        name = candidate.offer.instance.name
-        for zone in candidate.zones:
-            if len(found) < FAILOVER_MAX and per_type.get(name, 0) < FAILOVER_PER_TYPE_MAX:
-                per_type[name] = per_type.get(name, 0) + 1
-                found.append(_planned(candidate, zone))
-    return tuple(found)
+    for offer in offers:
+        per_type[offer.instance_type] = per_type.get(offer.instance_type, 0) + 1
+        (first if per_type[offer.instance_type] <= FAILOVER_PER_TYPE_MAX else later).append(offer)
+    return [*first, *later][:limit]
 
 
 def _same_launch(one: Arrangement, other: Arrangement) -> bool:

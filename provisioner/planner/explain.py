@@ -110,32 +110,31 @@ def _room(choice: Candidate) -> str:
 
 
 def _order(request: Request, outcome: Outcome, choice: Candidate) -> str:
+    """Place in the order, with the next of another type, or with the cheapest where that is not the choice."""
     types = {candidate.offer.instance.name for candidate in outcome.candidates}
-    among = (
-        f"of {len(types)} instance types that meet everything"
-        if len(types) > 1
-        else "and the only instance type that meets everything"
-    )
+    cost = spoken_cost(request, choice)
+    if len(types) == 1:
+        return f"the only instance type that meets everything: {cost}"
+    among = f"of {len(types)} instance types that meet everything"
     if request.workload.optimize is not Objective.COST:
         what = "fastest predicted" if request.workload.optimize is Objective.THROUGHPUT else "quickest predicted"
-        return f"{what} {among}; near-equals by cost"
+        return f"{what} {among}, near-equals by cost: {cost}"
+    if choice.offer.price_usd_per_hour is None:
+        return f"simplest {among}: no price is known for any of them"
     cheapest = min(outcome.candidates, key=lambda candidate: candidate.terms.ranking_usd)
-    cost = f"{spoken_cost(request, choice)}"
-    rival = next((one for one in outcome.candidates if one.offer.instance.name != choice.offer.instance.name), None)
-    against = (
-        f"; next is {rival.offer.instance.name} in {rival.offer.region}, {spoken_cost(request, rival)}" if rival else ""
-    )
     if choice.terms.ranking_usd <= cheapest.terms.ranking_usd:
-        return f"cheapest {among}: {cost}{against}"
-    return f"best {among}: {cost}; {cheapest.offer.instance.name} costs {spoken_cost(request, cheapest)} but {_why_not_cheapest(choice, cheapest)}"
+        rival = next(one for one in outcome.candidates if one.offer.instance.name != choice.offer.instance.name)
+        return f"cheapest {among}: {cost}; next is {rival.offer.instance.name} in {rival.offer.region}, {spoken_cost(request, rival)}"
+    other = f"{cheapest.offer.instance.name} in {cheapest.offer.region} costs {spoken_cost(request, cheapest)}"
+    return f"best {among}: {cost}; {other} but {_why_not_cheapest(choice, cheapest)}"
 
 
 def _why_not_cheapest(choice: Candidate, cheapest: Candidate) -> str:
     spans, alone = cheapest.arrangement.layout.gpus_per_replica, choice.arrangement.layout.gpus_per_replica
     if spans > alone:
         return f"spans {spans} GPUs a copy for little less"
-    ratio = choice.rate / cheapest.rate if cheapest.rate else 0
-    return f"is within 5 % of it and {ratio:.1f} times slower" if ratio > 1 else "has a bill with unknown terms"
+    ratio = choice.rate / cheapest.rate if cheapest.rate else 0.0
+    return f"is {ratio:.1f} times slower for about the same" if ratio > 1.05 else "has a bill with unknown terms"
 
 
 def spoken_cost(request: Request, candidate: Candidate) -> str:
@@ -169,7 +168,9 @@ def _span(outcome: Outcome, choice: Candidate) -> str:
 
 def _capacity(request: Request, outcome: Outcome, choice: Candidate) -> str:
     if choice.offer.capacity_type is CapacityType.SPOT:
-        return spot_sentence(choice)
+        asked = "" if request.requirements.capacity == "auto" else "as asked for: "
+        means = intolerance(request.workload) or "an interruption costs a restart and no more"
+        return f"spot: {asked}{means}{spot_sentence(choice)}"
     if request.requirements.capacity != "auto":
         return f"{choice.offer.capacity_type}, as asked for"
     if why := intolerance(request.workload):
@@ -181,17 +182,16 @@ def _capacity(request: Request, outcome: Outcome, choice: Candidate) -> str:
 
 
 def spot_sentence(choice: Candidate) -> str:
-    """What spot saves and up to which interruption rate, in one line."""
+    """What spot saves and up to which interruption rate, as the end of a sentence."""
     saved, spot = choice.bill.saved_by_spot_usd, choice.bill.cost.spot
+    over = "run" if choice.bill.cost.run_usd is not None else "month"
+    saving = f"; it saves {saved:,.0f} USD a {over} against on-demand" if saved is not None else ""
     limit = (
         f"; it stays cheaper up to {spot.breakeven} interruptions an hour"
         if spot and spot.breakeven is not None
         else ""
     )
-    if saved is None:
-        return f"spot: an interruption costs a restart and no more{limit}"
-    over = "run" if choice.bill.cost.run_usd is not None else "month"
-    return f"spot saves {saved:,.0f} USD a {over} against on-demand{limit}"
+    return saving + limit
 
 
 def _speed(choice: Candidate) -> str:

@@ -1,30 +1,23 @@
 """Filters: each has a name, and every no has a reason with what was needed and what there is.
 
-Instance-type filters come first (they need no sizing), then arrangement filters (layout, memory and speed are known), then
-offer filters (capacity type, price), then filters of the whole bill (budget, deadline).
+Instance-type filters come first (they need no sizing), then arrangement filters (layout, memory and speed are known); those of
+offers and bills are in ``offer_filters``.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 
-from provisioner.catalog import codes
 from provisioner.catalog.gpus import Gpu
 from provisioner.catalog.instances import InstanceType
-from provisioner.catalog.offers import ExcludedOffer, Offer
-from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Arrangement, loaded_weights_bytes
-from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.requirements import name_some
-from provisioner.planner.spot import intolerance
-from provisioner.planner.work import has_known_work, requests_per_s
+from provisioner.planner.work import requests_per_s
 from provisioner.sizing.demand import DiffusionTrainingDemand, TrainingDemand
-from provisioner.units import GB, GIB, decimal_string, format_gib
-from provisioner.vocabulary import CapacityType, Engine, TrainingPrecision, WeightFormat
+from provisioner.units import GB, GIB, format_gib
+from provisioner.vocabulary import Engine, TrainingPrecision, WeightFormat
 
 AMPERE = (8, 0)
 """First compute capability with bf16 matrix units."""
@@ -318,123 +311,3 @@ def refuse_arrangement(request: Request, arrangement: Arrangement) -> Refusal | 
         if refusal := check(request, arrangement):
             return refusal
     return None
-
-
-def capacity(request: Request, offer: Offer) -> Refusal | None:
-    """The capacity type asked for, or what ``auto`` may take for this task."""
-    asked, kind = request.requirements.capacity, offer.capacity_type
-    commitments = (CapacityType.RESERVED, CapacityType.CAPACITY_BLOCK, CapacityType.FLEX_START)
-    if asked == "auto":
-        if kind in commitments:
-            return Refusal(
-                "capacity",
-                "a commitment with a start and an end is never taken by auto",
-                "capacity: reserved",
-                str(kind),
-            )
-        if kind is CapacityType.SPOT and (why := intolerance(request.workload)):
-            return Refusal("capacity", f"no spot by auto: {why}", "on-demand", "spot")
-        return None
-    matches = kind in commitments if asked == "reserved" else kind == asked
-    return None if matches else Refusal("capacity", "not the capacity type asked for", asked, str(kind))
-
-
-def excluded(catalog: Catalog, offer: ExcludedOffer) -> Refusal:
-    """Offers that the catalog keeps aside: not sold in this way, not offered there, or at a price that is no price of theirs."""
-    code = offer.codes[0]
-    name = "offered" if code in (codes.NOT_OFFERED, "not_offered_2026_10") else "purchasable"
-    return Refusal(name, catalog.explain_code(code), str(offer.offer.capacity_type), code)
-
-
-def price_known(offer: Offer) -> Refusal | None:
-    """An unknown price keeps no limit, and is chosen only where every other price is unknown too."""
-    if offer.price_usd_per_hour is not None:
-        return None
-    reason = f"price unknown: the last one, of {offer.price_as_of}, is stale" if offer.price_as_of else "price unknown"
-    return Refusal("price-unknown", reason, "a price", None)
-
-
-def max_price(request: Request, offer: Offer, instances: int) -> Refusal | None:
-    """``placement.max_price``: compute of the whole workload."""
-    limit, price = request.requirements.max_price_usd_per_hour, offer.price_usd_per_hour
-    if limit is None or price is None or price * instances <= limit:
-        return None
-    return Refusal(
-        "max-price",
-        "compute costs more than placement.max_price",
-        f"{decimal_string(limit)} USD/h",
-        f"{decimal_string(price * instances)} USD/h",
-    )
-
-
-def spot_is_cheaper(spot_price: Decimal, on_demand_price: Decimal | None) -> Refusal | None:
-    """Spot at or above on-demand means no spare capacity, and buys nothing."""
-    if on_demand_price is None or spot_price < on_demand_price:
-        return None
-    return Refusal(
-        "spot-not-cheaper",
-        "spot costs as much as on-demand: no spare capacity",
-        f"below {decimal_string(on_demand_price)} USD/h",
-        f"{decimal_string(spot_price)} USD/h",
-    )
-
-
-def budget(request: Request, candidate: Candidate) -> Refusal | None:
-    """``placement.budget``: the whole bill of a month or of the run; an unknown part cannot be shown to be under it."""
-    limit = request.requirements.budget
-    if limit is None:
-        return None
-    cost, unknown = candidate.bill.cost, candidate.terms.unknown
-    name = "run_usd" if limit.per == "run" else "total_usd_per_month"
-    amount = cost.run_usd if limit.per == "run" else cost.total_usd_per_month
-    if amount is None:
-        why = f"price of {', '.join(unknown)} unknown" if unknown else "the length of the run is unknown"
-        return Refusal("budget", f"the whole bill cannot be shown to be in placement.budget: {why}", str(limit), None)
-    if amount <= limit.amount_usd:
-        return None
-    return Refusal(
-        "budget",
-        f"the whole bill ({name}) is over placement.budget",
-        str(limit),
-        f"{decimal_string(amount)} USD/{limit.per}",
-    )
-
-
-def deadline(request: Request, candidate: Candidate) -> Refusal | None:
-    """``placement.deadline``, against the predicted length; spot must bear one interruption more than expected.
-
-    A workload that does not say how much work it has is not refused: the plan warns that its deadline is unchecked. By ``auto``
-    it gets no spot, whose delays nobody could judge.
-    """
-    limit, hours = request.requirements.deadline_hours, candidate.terms.expected_run_hours
-    if limit is None:
-        return None
-    spot = candidate.offer.capacity_type is CapacityType.SPOT
-    if hours is None:
-        if has_known_work(request.workload):
-            return Refusal("deadline", "its speed cannot be predicted", f"{limit:g} h", None)
-        if spot and request.requirements.capacity == "auto":
-            return Refusal(
-                "deadline",
-                "no spot by auto: the length of the run is unknown, and there is a deadline",
-                f"{limit:g} h",
-                None,
-            )
-        return None
-    needed = hours + candidate.terms.lost_hours
-    if needed <= limit:
-        return None
-    what = "predicted run with interruptions is too long" if spot else "predicted run is too long"
-    return Refusal("deadline", what, f"{limit:g} h", f"{needed:.1f} h" if math.isfinite(needed) else "no end")
-
-
-def spot_progress(candidate: Candidate) -> Refusal | None:
-    """Interruptions come faster than the work goes on."""
-    if math.isfinite(candidate.terms.stretch):
-        return None
-    return Refusal("spot-rework", "interruptions would undo the work faster than it is done", None, None)
-
-
-def refuse_bill(request: Request, candidate: Candidate) -> Refusal | None:
-    """The first filter of the whole bill that a candidate fails."""
-    return budget(request, candidate) or deadline(request, candidate) or spot_progress(candidate)

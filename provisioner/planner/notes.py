@@ -8,7 +8,6 @@ from provisioner.planner.candidates import loaded_weights_bytes
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.search import Market
-from provisioner.planner.spot import UNKNOWN_INTERRUPTIONS_PER_HOUR
 from provisioner.planner.work import has_known_work
 from provisioner.sizing.demand import ServingDemand
 from provisioner.units import format_gib
@@ -21,7 +20,6 @@ a 16 GiB host that cannot keep a 15.5 GiB process."""
 CHECKPOINT_FORMATS = frozenset({WeightFormat.INT4_AWQ, WeightFormat.INT4_GPTQ, WeightFormat.MXFP4, WeightFormat.NVFP4})
 """Formats that engines read and do not make."""
 FP8_CAPABILITY = (8, 9)
-_HOURS_A_DAY = 24
 
 
 def plan_warnings(request: Request, market: Market, candidate: Candidate, fit: Fit) -> tuple[str, ...]:
@@ -83,8 +81,7 @@ def _price(request: Request, market: Market, candidate: Candidate) -> Iterator[s
     if terms.stand_ins:
         yield f"no price is known for {' and '.join(terms.stand_ins)} in {offer.region}: that of the cloud's reference region was taken"
     if terms.risk is not None and terms.risk.interruption_rate is None:
-        per_day = UNKNOWN_INTERRUPTIONS_PER_HOUR * _HOURS_A_DAY
-        yield f"nobody publishes how often {offer.cloud} takes {offer.instance.name} back: ranked as if {per_day:g} time a day; the total leaves rework out"
+        yield f"nobody publishes how often {offer.cloud} takes {offer.instance.name} back: ranked as if once a day; the total leaves rework out"
     if request.requirements.capacity == "reserved":
         yield "reserved capacity is a commitment with a start and an end: compare it with your own terms"
 

@@ -11,18 +11,9 @@ from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.offers import Offer
 from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Arrangement, Sizer, best_arrangement
-from provisioner.planner.filters import (
-    Refusal,
-    capacity,
-    excluded,
-    max_price,
-    price_known,
-    refuse_arrangement,
-    refuse_bill,
-    refuse_instance,
-    spot_is_cheaper,
-)
+from provisioner.planner.filters import Refusal, refuse_arrangement, refuse_instance
 from provisioner.planner.ledger import Ledger
+from provisioner.planner.offer_filters import capacity, excluded, max_price, price_known, refuse_bill, spot_is_cheaper
 from provisioner.planner.ranking import Candidate, rank_candidates
 from provisioner.planner.request import Request
 from provisioner.planner.requirements import CLOUDS, name_some
@@ -120,25 +111,25 @@ class _Search:
                 continue
             if refusal := refuse_instance(self.request, instance, gpu):
                 self.ledger.refuse_type(instance, refusal)
-            elif found := self._best(instance, gpu, Fit.FITS):
-                fitting.append(found)
-            elif found := self._best(instance, gpu, Fit.BORDERLINE):
-                tight.append(found)
+            elif found := self._best(instance, gpu):
+                (fitting if found.footprint.fit is Fit.FITS else tight).append(found)
         return fitting, tight
 
-    def _best(self, instance: InstanceType, gpu: Gpu, fit: Fit) -> Arrangement | None:
-        """The layout to run among those with this verdict that pass the arrangement filters."""
+    def _best(self, instance: InstanceType, gpu: Gpu) -> Arrangement | None:
+        """The layout to run: the best that fits and passes the arrangement filters, else the best borderline one."""
         refusals: list[Refusal] = []
-        kept: list[Arrangement] = []
-        for arrangement in self.sizer.arrangements(instance, gpu, (fit,)):
-            refusal = refuse_arrangement(self.request, arrangement)
-            refusals += [refusal] if refusal else []
-            kept += [] if refusal else [arrangement]
-        if kept:
-            return best_arrangement(self.request, kept)
+        for fit in (Fit.FITS, Fit.BORDERLINE):
+            kept: list[Arrangement] = []
+            for arrangement in self.sizer.arrangements(instance, gpu, (fit,)):
+                if refusal := refuse_arrangement(self.request, arrangement):
+                    refusals.append(refusal)
+                else:
+                    kept.append(arrangement)
+            if kept:
+                return best_arrangement(self.request, kept)
         if refusals:
-            self.ledger.refuse_type(instance, refusals[-1])
-        elif fit is Fit.BORDERLINE:
+            self.ledger.refuse_type(instance, refusals[0])
+        else:
             self._note_miss(instance, gpu)
         return None
 

@@ -82,7 +82,7 @@ def test_region_without_the_gpu(serve, plan_of):
         placement={"clouds": ["aws"], "regions": ["eu-west-3"], "gpus": ["H200"]},
     )
     check(workload, plan_of, {"placement.regions"})
-    assert "is offered in" in plan_of(workload).closest[0]
+    assert "is also offered in" in plan_of(workload).closest[0]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provisioner.catalog.snapshot import load_catalog
-from provisioner.planner.decide import FAILOVER_MAX, FAILOVER_PER_TYPE_MAX, make_plan
+from provisioner.planner.decide import FAILOVER_MAX, FAILOVER_ON_DEMAND, FAILOVER_PER_TYPE_MAX, make_plan
 from provisioner.planner.documents import plan_document, plan_json
 from provisioner.workload.spec import Workload
 
@@ -31,8 +31,23 @@ def test_failover_starts_with_the_choice_and_repeats_nothing(serve, plan_of):
     assert {offer.layout for offer in plan.failover} == {plan.choice.layout}
     assert {offer.instances for offer in plan.failover} == {plan.choice.instances}
     per_type = [offer.instance_type for offer in plan.failover]
-    assert max(per_type.count(name) for name in per_type) <= FAILOVER_PER_TYPE_MAX
     assert len(set(per_type)) > 1
+    assert per_type[:FAILOVER_PER_TYPE_MAX].count(plan.choice.instance_type) <= FAILOVER_PER_TYPE_MAX
+
+
+def test_a_pin_may_fill_its_failover_alone(serve, plan_of):
+    plan = plan_of(serve(inference={"concurrency": 1}, placement={"instance_types": ["g5.2xlarge"]}))
+    assert FAILOVER_PER_TYPE_MAX < len(plan.failover) <= FAILOVER_MAX
+
+
+def test_spot_ends_in_on_demand(batch, plan_of):
+    plan = plan_of(batch(inference={"total": "500M tokens"}, placement={"gpus": ["L40S"]}))
+    kinds = [offer.capacity_type for offer in plan.failover]
+    assert kinds[0] == "spot"
+    assert kinds[-FAILOVER_ON_DEMAND:] == ["on-demand"] * FAILOVER_ON_DEMAND
+    assert "on-demand" not in kinds[:-FAILOVER_ON_DEMAND]
+    explicit = plan_of(batch(placement={"gpus": ["L40S"], "capacity": "spot"}))
+    assert {offer.capacity_type for offer in explicit.failover} == {"spot"}
 
 
 def test_alternatives_are_other_instance_types_with_footprint_and_bill(serve, plan_of):
@@ -56,7 +71,7 @@ def test_endpoint_is_on_demand(serve, plan_of):
 def test_batch_takes_spot_and_says_up_to_where(batch, plan_of):
     plan = plan_of(batch(inference={"total": "500M tokens"}, placement={"gpus": ["L40S"]}))
     assert plan.choice.capacity_type == "spot"
-    assert any("spot saves" in reason and "interruptions an hour" in reason for reason in plan.choice.reasons)
+    assert any("it saves" in reason and "interruptions an hour" in reason for reason in plan.choice.reasons)
     assert plan.cost.spot.breakeven > 0
     assert plan.cost.run_usd is not None
 

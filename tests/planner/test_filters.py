@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -11,13 +10,10 @@ import pytest
 
 from provisioner.planner import filters
 from provisioner.planner.candidates import Arrangement, Sizer
-from provisioner.planner.economics import Bill
 from provisioner.planner.plan import Cost
-from provisioner.planner.ranking import Candidate
-from provisioner.planner.spot import SpotRisk
 from provisioner.planner.tariff import Terms
-from provisioner.units import GIB, parse_money
-from provisioner.vocabulary import CapacityType, Fit, WeightFormat
+from provisioner.units import GIB
+from provisioner.vocabulary import Fit, WeightFormat
 
 EMPTY_COST = Cost(None, None, None, None, None, None, None, None)
 TERMS = Terms(
@@ -223,123 +219,6 @@ def test_request_rate_of_all_copies(arranged, serve):
     assert filters.request_rate(request, at(0.25, 400.0)) is None  # 1 / (0.25 + 100 / 400) = 2 a copy
     assert filters.request_rate(request, at(0.25, 399.0)).filter == "requests-per-second"
     assert filters.request_rate(request, at(None, 400.0)).available is None
-
-
-@pytest.mark.parametrize(
-    ("capacity", "kind", "kept"),
-    [
-        ("auto", CapacityType.ON_DEMAND, True),
-        ("auto", CapacityType.SPOT, False),
-        ("auto", CapacityType.CAPACITY_BLOCK, False),
-        ("spot", CapacityType.SPOT, True),
-        ("spot", CapacityType.ON_DEMAND, False),
-        ("on-demand", CapacityType.SPOT, False),
-        ("reserved", CapacityType.CAPACITY_BLOCK, True),
-        ("reserved", CapacityType.FLEX_START, True),
-        ("reserved", CapacityType.ON_DEMAND, False),
-    ],
-)
-def test_capacity_of_an_endpoint(request_of, serve, offer, capacity, kind, kept):  # noqa: PLR0917 - fixtures and parameters
-    request = request_of(serve(placement={"capacity": capacity}))
-    refusal = filters.capacity(request, offer("g6.xlarge", capacity_type=kind))
-    assert (refusal is None) is kept
-
-
-def test_capacity_auto_lets_resumable_training_have_spot(request_of, finetune, offer):
-    spot = offer("g6.xlarge", capacity_type=CapacityType.SPOT)
-    assert (
-        filters.capacity(request_of(finetune(training={"checkpoint": {"every": "30m", "resumable": True}})), spot)
-        is None
-    )
-    refusal = filters.capacity(request_of(finetune()), spot)
-    assert "no resumable checkpoint" in refusal.reason
-
-
-def test_price_known(offer):
-    assert filters.price_known(offer("g6.xlarge")) is None
-    assert filters.price_known(offer("g6.xlarge", None, price_as_of=None)).reason == "price unknown"
-    assert "2024-12-01" in filters.price_known(offer("g6.xlarge", None, price_as_of="2024-12-01")).reason
-
-
-@pytest.mark.parametrize(("instances", "kept"), [(1, True), (2, True), (3, False)])
-def test_max_price_is_of_all_instances(request_of, serve, offer, instances, kept):
-    request = request_of(serve(placement={"max_price": "2 USD/h"}))
-    refusal = filters.max_price(request, offer("g6.xlarge", "1.00"), instances)
-    assert (refusal is None) is kept
-    if refusal:
-        assert (refusal.needed, refusal.available) == ("2 USD/h", "3 USD/h")
-
-
-@pytest.mark.parametrize(
-    ("spot", "on_demand", "kept"),
-    [("0.99", "1.00", True), ("1.00", "1.00", False), ("1.50", "1.00", False), ("1.50", None, True)],
-)
-def test_spot_must_be_cheaper(spot, on_demand, kept):
-    refusal = filters.spot_is_cheaper(Decimal(spot), Decimal(on_demand) if on_demand else None)
-    assert (refusal is None) is kept
-
-
-@pytest.fixture
-def candidate(arranged, finetune, offer):
-    """A candidate with made-up terms or costs."""
-
-    def build(kind=CapacityType.ON_DEMAND, cost: Cost | None = None, **terms: Any) -> Candidate:
-        _, arrangement = arranged(finetune(), "g6e.xlarge")
-        sold = offer("g6e.xlarge", capacity_type=kind)
-        made = Candidate(arrangement, sold, (sold.zone,), TERMS._replace(**terms))
-        if cost is not None:
-            made.__dict__["bill"] = Bill(cost)
-        return made
-
-    return build
-
-
-@pytest.mark.parametrize(
-    ("budget", "cost", "kept"),
-    [
-        ("100 USD/month", {"total_usd_per_month": Decimal(100)}, True),
-        ("100 USD/month", {"total_usd_per_month": Decimal("100.01")}, False),
-        ("100 USD/month", {"total_usd_per_month": None}, False),
-        ("100 USD/run", {"run_usd": Decimal(100), "total_usd_per_month": Decimal(900)}, True),
-        ("100 USD/run", {"run_usd": Decimal(101)}, False),
-        ("100 USD/run", {"run_usd": None}, False),
-    ],
-)
-def test_budget_is_the_whole_bill(request_of, finetune, candidate, budget, cost, kept):  # noqa: PLR0917 - fixtures and parameters
-    request = request_of(finetune(placement={"budget": budget}))
-    assert request.requirements.budget == parse_money(budget)
-    assert (filters.budget(request, candidate(cost=replace(EMPTY_COST, **cost))) is None) is kept
-
-
-@pytest.mark.parametrize(
-    ("kind", "hours", "lost", "kept"),
-    [
-        (CapacityType.ON_DEMAND, 10.0, 0.0, True),
-        (CapacityType.ON_DEMAND, 10.1, 0.0, False),
-        (CapacityType.SPOT, 9.5, 0.5, True),
-        (CapacityType.SPOT, 9.6, 0.5, False),
-    ],
-)
-def test_deadline_bears_one_interruption_more(request_of, finetune, candidate, kind, hours, lost, kept):  # noqa: PLR0917 - fixtures and parameters
-    request = request_of(finetune(placement={"deadline": "10h"}))
-    refusal = filters.deadline(request, candidate(kind, run_hours=hours, risk=SpotRisk(0.0, lost) if lost else None))
-    assert (refusal is None) is kept
-
-
-def test_deadline_of_unknown_length(request_of, finetune, candidate):
-    known = request_of(finetune(placement={"deadline": "10h"}))
-    assert filters.deadline(known, candidate()).reason == "its speed cannot be predicted"
-    document = finetune(placement={"deadline": "10h"}, training={"checkpoint": {"resumable": True}}).to_document()
-    del document["training"]["tokens"]
-    unknown = request_of(type(finetune()).from_document(document))
-    assert filters.deadline(unknown, candidate()) is None
-    assert filters.deadline(unknown, candidate(CapacityType.SPOT)).filter == "deadline"
-
-
-def test_endless_spot_is_refused(request_of, finetune, candidate):
-    request = request_of(finetune())
-    assert filters.refuse_bill(request, candidate(stretch=math.inf)).filter == "spot-rework"
-    assert filters.refuse_bill(request, candidate()) is None
 
 
 def test_every_weight_format_has_a_capability_or_none():

@@ -195,6 +195,14 @@ def test_memory_refusal_has_both_numbers(refusals, serve):
     assert float(refusal.needed.split()[0]) * GIB > float(refusal.available.split()[0]) * GIB
 
 
+def test_fast_enough_is_not_confused_with_large_enough(refusals, serve):
+    """A type that holds the workload but is too slow is refused for its speed, not for its memory."""
+    spec = serve(inference={"concurrency": 1, "targets": {"tokens_per_second_per_request": 60}})
+    refused = refusals(spec)
+    assert ("aws/*/*/g6e.xlarge/*", "tokens-per-second") in refused
+    assert ("aws/*/*/g6e.xlarge/*", "memory") not in refused
+
+
 def test_records_are_bounded(refusals, serve):
     """One record stands for all offers of a type that fall at the same filter."""
     assert len(refusals(serve())) < 600
