@@ -72,7 +72,7 @@ def test_commands_run(path: Path, words: str, body: str, folder: Path) -> None:
             ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
-        wanted = int(match[1]) if (match := re.search(r"#.*exit (\d+)", line)) else 0
+        wanted = int(match[1]) if (match := re.search(r"# exit (\d+)", line)) else 0
         assert done.returncode == wanted, f"{path}: {command}\n{done.stdout}\n{done.stderr}"
 
 
