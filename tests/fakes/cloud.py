@@ -282,7 +282,9 @@ class FakeCloud(Cloud):
 
     def delete_security_group(self, placement: Placement, group_id: str) -> None:
         def act() -> None:
-            if any(m.request.security_group == group_id and not m.instance.state.is_gone for m in self.machines.values()):
+            if any(
+                m.request.security_group == group_id and not m.instance.state.is_gone for m in self.machines.values()
+            ):
                 raise Rejected("in use")
             self.groups.pop(group_id, None)
 
@@ -293,7 +295,10 @@ class FakeCloud(Cloud):
             machines = [self._now(m) for m in self.machines.values() if self._is_visible(m)]
             return [
                 *(_object("instance", i.placement, i.id, i.state, i.tags, self.clock.now) for i in machines),
-                *(_object("security-group", p, g, "available", t, self.clock.now) for g, (p, t, _) in self.groups.items()),
+                *(
+                    _object("security-group", p, g, "available", t, self.clock.now)
+                    for g, (p, t, _) in self.groups.items()
+                ),
             ]
 
         return self._call("list_objects", "", act)
@@ -379,6 +384,4 @@ def _region(placement: Placement) -> tuple[str, str]:
 def _object(
     kind: str, place: Placement, object_id: str, state: str, tags: Mapping[str, str], moment: datetime
 ) -> BillableObject:
-    return BillableObject(
-        place.cloud, kind, object_id, place.region, place.zone, str(state), dict(tags), None, moment
-    )
+    return BillableObject(place.cloud, kind, object_id, place.region, place.zone, str(state), dict(tags), None, moment)

@@ -185,7 +185,9 @@ def urn(name: str) -> str:
     return f"urn:pulumi:dev::chat::gpuprov:index:{kind}::{name}"
 
 
-def offer(zone: str = "use1-az1", region: str = "us-east-1", kind: str = "g6.xlarge", capacity: str = "on-demand") -> dict[str, Any]:
+def offer(
+    zone: str = "use1-az1", region: str = "us-east-1", kind: str = "g6.xlarge", capacity: str = "on-demand"
+) -> dict[str, Any]:
     """An offer as a program states it."""
     return {"cloud": "aws", "region": region, "zone": zone, "instanceType": kind, "capacityType": capacity}
 

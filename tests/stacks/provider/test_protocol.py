@@ -216,7 +216,9 @@ def test_a_replacement_is_never_beside_the_old_machine(home: Path) -> None:
     mini = engine(home)
     mini.up(program())
     together = []
-    mini.cloud.on_call = lambda call: together.append(len(mini.cloud.living)) if call.operation == "create_instance" else None
+    mini.cloud.on_call = lambda call: (
+        together.append(len(mini.cloud.living)) if call.operation == "create_instance" else None
+    )
     mini.up(program(rootVolume="200GiB"))
     assert together == [0]
 
