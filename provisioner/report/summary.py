@@ -178,7 +178,9 @@ def bill_section(plan: Plan) -> Section:
             (f"one run, {cost.run_hours:,.1f} h" if cost.run_hours is not None else "one run", _usd(cost.run_usd))
         )
     if cost.usd_per_million_tokens is not None:
-        rows.append(("per million tokens at full load", _usd(cost.usd_per_million_tokens, 4)))
+        trained = plan.throughput is not None and plan.throughput.train_tokens_per_s is not None
+        tokens = "per million tokens trained" if trained else "per million tokens at full load"
+        rows.append((tokens, _usd(cost.usd_per_million_tokens, 4)))
     rows += _spot_rows(cost)
     return Section("Bill", (), tuple(rows), frozenset({1}), unbounded_note(plan))
 
@@ -187,7 +189,7 @@ def _spot_rows(cost: Cost) -> list[tuple[str, str]]:
     if cost.spot is None:
         return []
     rate = f"{cost.spot.interruption_rate:.0%}" if cost.spot.interruption_rate is not None else UNKNOWN
-    rows = [("machines interrupted in a month", rate), ("expected rework", _usd(cost.spot.expected_rework_usd))]
+    rows = [("machines interrupted in a month", rate), ("expected rework", _usd(cost.spot.expected_rework_usd, 4))]
     if cost.spot.breakeven is not None:
         rows.append(("stays cheaper up to, interruptions an hour", decimal_string(cost.spot.breakeven)))
     return rows
