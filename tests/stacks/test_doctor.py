@@ -55,7 +55,7 @@ def test_each_trouble_has_its_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_home_that_cannot_be_written_is_broken(tmp_path: Path, engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
-    assert found(doctor.examine(tmp_path / "home", "sandbox"), "home").state == "broken"
+    assert found(doctor.examine(tmp_path / "other", "sandbox"), "home").state == "broken"
 
 
 def test_a_home_below_a_file_is_broken(tmp_path: Path, engine: Path) -> None:
