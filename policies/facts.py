@@ -108,7 +108,8 @@ class Candidate:
     """An offer that the workload may end up on. ``key`` leads to it in its document (``choice``, ``offers[1]``).
 
     ``instance`` and ``gpu`` are the catalog's rows, ``None`` where it has none. ``price_usd_per_hour`` is the catalog's, for one
-    instance. ``disk_bytes`` sums what can hold the weights; ``None`` where the provider sizes the disk itself.
+    instance. ``disk_bytes`` sums the attached disks; local ones do not count, since images and weights go to the root disk unless
+    someone mounts them. ``None`` where the provider sizes the disk itself.
     """
 
     key: str

@@ -122,11 +122,10 @@ def _aws_disks(
         _add_disk(disks, places, root, "root", "root")
     if not any(disk.role == "root" for disk in disks):
         disks.append(Disk(key="root", role="root", encrypted=None))
-    data = resource.child("ebs_block_device").items()
-    if isinstance(data, Unknown) and not is_template:
-        # The provider computes this list where the program describes no further disk: nothing more is attached.
-        data = ()
-    for index, item in enumerate(() if isinstance(data, Unknown) else data):
+    data = resource.declared_child("ebs_block_device").items()
+    if isinstance(data, Unknown):
+        return UNKNOWN, places
+    for index, item in enumerate(data):
         name = child(item, "device_name").text()
         _add_disk(disks, places, item, "root" if name in _ROOT_DEVICES else "data", f"ebs[{index}]")
     return tuple(disks), places
@@ -176,7 +175,7 @@ def aws_volume(resource: Resource) -> DiskFacts:
 
 def aws_security_group(resource: Resource) -> FirewallFacts:
     """A security group with its inline ingress rules."""
-    rules = resource.child("ingress").items()
+    rules = resource.declared_child("ingress").items()
     return _firewall(resource, rules)
 
 

@@ -28,9 +28,12 @@ class Project:
         if Path(path).is_absolute():
             return None
         for folder in self.folders:
-            found = (folder / path).resolve()
-            if found.is_file() and any(found.is_relative_to(root) for root in self.folders):
-                return found
+            try:
+                found = (folder / path).resolve()
+                if found.is_file() and any(found.is_relative_to(root) for root in self.folders):
+                    return found
+            except (OSError, ValueError):  # too long, or a null byte: no path of a file
+                return None
         return None
 
 

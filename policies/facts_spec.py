@@ -21,6 +21,8 @@ from provisioner.workload.spec import Workload
 
 UNSIZED_PARTS = ("name", "tags", "run", "access", "aws", "gcp", "lifecycle", "storage.egress", "model.source")
 """Parts of a spec that no footprint depends on."""
+PLACEHOLDER = "unknown"
+"""Stands for a required text that is not known yet, so that the rest of the spec can be read; rules see it as unknown."""
 
 
 def spec_subjects(path: Path, content: bytes, shown: str, placer: Placer) -> tuple[list[Subject], Loaded]:
@@ -140,6 +142,10 @@ def workload_of(document: Any) -> tuple[Known[Workload], frozenset[str]]:
         return UNKNOWN, frozenset()
     unknown_keys: set[str] = set()
     stripped = _strip(document, "", unknown_keys)
+    if "name" in unknown_keys:
+        stripped["name"] = PLACEHOLDER
+    if "model.id" in unknown_keys:
+        stripped["model"]["id"] = PLACEHOLDER
     try:
         return Workload.from_document(stripped), frozenset(unknown_keys)
     except SpecError:

@@ -227,15 +227,15 @@ def serve(folder: Path) -> tuple[Any, int]:
 
 def main() -> None:
     """Serve until the engine is gone: it gives us its address, we print the port that we listen on."""
-    server, port = serve(Path.cwd())
-    sys.stdout.write(f"{port}\n")
-    sys.stdout.flush()
+    parent = os.getppid()
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):  # the engine interrupts its analyzers when it is done
         signal.signal(number, lambda *_: ended.set())
+    server, port = serve(Path.cwd())
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
     if _stdin_is_a_pipe():
         threading.Thread(target=_wait_for_end_of_input, args=(ended,), name="lifeline", daemon=True).start()
-    parent = os.getppid()
     while not ended.wait(_PARENT_POLL_S):
         if os.getppid() != parent:
             break

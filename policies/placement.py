@@ -102,7 +102,7 @@ class Placer:
             fit=fit,
             price_usd_per_hour=price,
             price_as_of=as_of,
-            disk_bytes=_with_local_disk(place.disk_bytes, instance),
+            disk_bytes=place.disk_bytes,
             refusals=refusals,
             regions_offered=frozenset(offer.region for offer in offers) if instance is not None else None,
             zones_offered=self._zones(offers, region),
@@ -216,13 +216,6 @@ class Placer:
             return UNKNOWN
         zones = {offer.zone for offer in offers if offer.region == region}
         return None if None in zones or not zones else frozenset(zone for zone in zones if zone is not None)
-
-
-def _with_local_disk(disk_bytes: Known[int | None], instance: InstanceType | None) -> Known[int | None]:
-    """Disks together with the local ones that come with the instance type."""
-    if not isinstance(disk_bytes, int) or instance is None or instance.local_ssd_kind != "bundled":
-        return disk_bytes
-    return disk_bytes + (instance.local_ssd_bytes or 0)
 
 
 def _without_pin(workload: Workload) -> Workload:

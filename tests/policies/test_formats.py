@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from policies.formats import github, sarif
 from policies.formats.github import summary
 from policies.formats.render import MODULES, append_step_summary, render
 from policies.formats.report import Report
@@ -187,24 +188,24 @@ def test_the_text_shows_the_line_with_a_marker_why_and_the_fix(tmp_path: Path, m
     assert "1 violation, 0 advisory" in text
 
 
-def test_the_step_summary_lists_all_and_is_cut_at_the_limit(tmp_path: Path) -> None:
+def test_the_step_summary_lists_all_and_is_cut_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = max(REPORTS, key=lambda each: len(each.findings))
     text = summary(report)
     assert sum(line.startswith("| ") for line in text.splitlines()) == len(report.findings) + 1
     append_step_summary(report, tmp_path / "summary.md")
     append_step_summary(report, tmp_path / "summary.md")
     assert (tmp_path / "summary.md").read_text(encoding="utf-8") == text * 2
-    many = Report(Verdict(report.verdict.findings * 3000, 1, RULES))
-    cut = summary(many)
-    assert len(cut.encode()) < 2**20
-    assert "The rest is cut" in cut
+    monkeypatch.setattr(github, "SUMMARY_BYTES_MAX", 900)
+    cut = summary(report)
+    assert len(cut.encode()) < 1000
+    assert cut.endswith("GitHub takes 1 MiB.\n")
 
 
-def test_sarif_keeps_within_the_limit_of_results() -> None:
-    one = next(f for report in REPORTS for f in report.findings)
-    many = tuple(
-        Finding(one.rule, one.level, one.outcome, one.subject, one.path, one.position, f"mark-{number}")
-        for number in range(25_010)
-    )
-    document = json.loads(render(Report(Verdict(many, 1, RULES)), "sarif"))
-    assert len(document["runs"][0]["results"]) == 25_000
+def test_sarif_keeps_within_the_limit_of_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sarif.RESULTS_MAX == 25_000
+    monkeypatch.setattr(sarif, "RESULTS_MAX", 3)
+    report = max(REPORTS, key=lambda each: len(each.findings))
+    results = check_sarif(json.loads(render(report, "sarif")))
+    assert [result["partialFingerprints"]["gpuprov/v1"] for result in results] == [
+        finding.fingerprint for finding in report.findings[:3]
+    ]

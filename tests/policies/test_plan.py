@@ -1,0 +1,117 @@
+"""Saved plans as facts: everything that a plan states is sized and priced again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies.gate import Verdict, judge
+from policies.placement import Placer
+from policies.selection import Policy
+from policies.sources import read_file
+from provisioner.errors import UsageError
+from provisioner.planner.documents import plan_document
+from tests.policies.builders import catalog, workload
+
+TODAY = date(2026, 11, 30)
+Check = Callable[..., Verdict]
+
+
+@pytest.fixture
+def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
+    """The verdict on a plan of the base spec with some dotted keys of its document changed."""
+    monkeypatch.chdir(tmp_path)
+
+    def checker(edits: dict[str, Any] | None = None, changes: dict[str, Any] | None = None) -> Verdict:
+        document = json.loads(json.dumps(plan_document(Placer(catalog()).plan(workload(changes)))))
+        for key, value in (edits or {}).items():
+            place: Any = document
+            *above, last = [int(step) if step.isdigit() else step for step in key.split(".")]
+            for step in above:
+                place = place[step]
+            place[last] = value
+        Path("plan.json").write_text(json.dumps(document, indent=1))
+        return judge(read_file(Path("plan.json"), Placer(catalog()))[0], Policy(), TODAY)
+
+    return checker
+
+
+def violated(verdict: Verdict) -> set[str]:
+    return {finding.rule.id for finding in verdict.violations}
+
+
+def test_a_plan_as_it_was_made_passes(check: Check) -> None:
+    assert not violated(check())
+
+
+LARGE = {"model.id": "meta-llama/Llama-3.1-70B-Instruct", "placement": {"clouds": ["aws"], "capacity": "on-demand"}}
+
+
+@pytest.mark.parametrize(
+    ("edits", "rule"),
+    [
+        (
+            {"choice.instance_type": "g6.xlarge", "footprint.per_gpu.total_bytes": 1, "footprint.usable_bytes": 2**40},
+            "under-sized",
+        ),
+        ({"choice.instance_type": "g6.xlarge", "verdict": "fits"}, "under-sized"),
+        ({"failover.1.instance_type": "g5.xlarge"}, "under-sized"),
+        ({"choice.layout.tensor_parallel": 1}, "under-sized"),
+        ({"choice.layout.tensor_parallel": 3}, "tensor-parallel-divisible"),
+        ({"choice.instance_type": "p9.unheard"}, "under-sized"),
+        ({"choice.layout.replicas": 50}, "under-sized"),
+        ({"choice.region": "af-south-1", "choice.zone": None}, "region-support"),
+        ({"choice.capacity_type": "spot"}, "spot-endpoint"),
+        ({"workload.spec.model.id": "meta-llama/Llama-3.1-8B-Instruct"}, "plan-intact"),
+        ({"workload.digest": "sha256:" + "0" * 64}, "plan-intact"),
+    ],
+)
+def test_an_edited_plan_is_caught(check: Check, edits: dict[str, Any], rule: str) -> None:
+    assert rule in violated(check(edits, LARGE))
+
+
+def test_a_stated_price_does_not_count(check: Check) -> None:
+    edits = {"choice.instance_type": "p5.48xlarge", "choice.price_usd_per_hour": "0.01"}
+    assert "price-over-limit" in violated(check(edits))
+
+
+def test_a_plan_of_nothing_is_under_sized(check: Check) -> None:
+    changes = {"model.id": "meta-llama/Llama-3.1-70B-Instruct", "placement": {"instance_types": ["g6.xlarge"]}}
+    verdict = check(None, changes)
+    assert violated(verdict) == {"under-sized"}
+    assert "GiB" in verdict.violations[0].outcome.message
+
+
+def test_findings_point_at_the_offer(check: Check) -> None:
+    (finding,) = [
+        each
+        for each in check({"failover.1.instance_type": "g5.xlarge"}, LARGE).violations
+        if each.rule.id == "under-sized"
+    ]
+    lines = Path("plan.json").read_text().splitlines()
+    assert any("g5.xlarge" in line for line in lines[finding.position.line - 1 : finding.position.line + 8])
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        {"schema": "gpuprov.plan/2"},
+        {"choice": 3},
+        {"choice.layout": None},
+        {"workload.spec": {"version": 1}},
+        {"workload.spec.inference.context_tokens": "many"},
+        {"workload": None},
+        {"failover": 7},
+        {"choice.instances": "x"},
+        {"choice.price_usd_per_hour": "dear"},
+    ],
+)
+def test_a_damaged_plan_is_refused(check: Check, edits: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as found:
+        check(edits)
+    assert "plan.json:" in str(found.value.where)
