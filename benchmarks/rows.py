@@ -108,13 +108,14 @@ def read_rows(path: Path) -> Iterator[Row]:
         for line in file:
             if line.strip():
                 raw = json.loads(line)
+                inputs = raw.get("inputs") or raw.get("conditions") or {}
                 norm = {key: value for key, value in (raw.get("norm") or {}).items() if not key.startswith("value")}
                 yield Row(
                     id=str(raw["id"]),
                     family=str(raw.get("family") or raw.get("kind") or ""),
-                    model=str(raw.get("model") or ""),
-                    model_config=raw.get("model_config"),
-                    inputs=raw.get("inputs") or raw.get("conditions") or {},
+                    model=str(raw.get("model") or inputs.get("model") or ""),
+                    model_config=raw.get("model_config") or inputs.get("model_config"),
+                    inputs=inputs,
                     norm=norm,
                     raw=raw,
                 )

@@ -14,6 +14,7 @@ from provisioner.sizing.engines import find_profile
 from provisioner.sizing.estimate import estimate_footprint
 from provisioner.sizing.kv_cache import stack_cache_bytes
 from provisioner.sizing.layout import Layout
+from provisioner.sizing.quantisation import bits_of
 from provisioner.sizing.serving import cache_pool, setting_of, stage_terms
 from provisioner.sizing.serving_activations import forward_bytes
 from provisioner.sizing.shapes import ModelShape
@@ -187,7 +188,7 @@ def _loop_row(row: Row, model: ModelShape, engine: str) -> Prediction:
     cache_width = 1.0 if "int8" in row.text("kv_cache_dtype") else 2.0
     counts = stage_counts(model, stages)[0]
     cache = batch * stack_cache_bytes(model, counts, total, cache_width, tensor)
-    work = _loop_work(row, model, engine, batch, prompt, tensor)
+    work = _loop_work(row, model, engine, batch=batch, prompt=prompt, tensor=tensor)
     if "remote code" in engine:
         # Tuples of keys and values grow by concatenation: old and new ones are alive together.
         cache *= 2
@@ -226,7 +227,7 @@ def _loop_weights(model: ModelShape, word: str, engine: str, tensor: int, stages
         return max(stage_weight_bytes(rank, part, stage, stages) for stage, part in enumerate(counts))
     if "ao" in engine or "gpt-fast" in engine or "litgpt" in engine:
         # These quantise the output head as well.
-        whole -= model.head_params * (2.0 - frozen_head_bytes(word))
+        whole -= model.head_params * (2.0 - bits_of(word) / 8)
     if "ao" in engine:
         # Converted matrix by matrix on the GPU: the largest one is there in 16 bit, and once more while it is converted.
         whole += 4.0 * max(largest, model.vocab_size * model.hidden_size) + CONVERSION_BYTES
@@ -234,13 +235,6 @@ def _loop_weights(model: ModelShape, word: str, engine: str, tensor: int, stages
 
 
 CONVERSION_BYTES = 0.3 * GIB
-
-
-def frozen_head_bytes(word: str) -> float:
-    """Bytes per weight of a quantised head."""
-    from provisioner.sizing.quantisation import bits_of
-
-    return bits_of(word) / 8
 
 
 def _lengths(row: Row) -> tuple[int, int]:
@@ -261,7 +255,7 @@ def _lengths(row: Row) -> tuple[int, int]:
     return int(prompt), int(prompt) + int(output or 0)
 
 
-def _loop_work(row: Row, model: ModelShape, engine: str, batch: int, prompt: int, tensor: int) -> float:
+def _loop_work(row: Row, model: ModelShape, engine: str, *, batch: int, prompt: int, tensor: int) -> float:
     """Working set of the prompt; a full forward pass keeps the logits of every position."""
     if row.text("mode") == "inference":
         tokens = batch * prompt

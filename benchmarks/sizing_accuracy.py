@@ -108,8 +108,9 @@ class Pools:
         measured = row.raw.get("measured") or {}
         weights, pool = measured.get("weights"), measured.get("kv_available")
         fraction = row.number("gpu_memory_utilization")
-        numbers = all(isinstance(value, (int, float)) for value in (weights, pool, fraction))
-        if not numbers or prediction.components is None or not row.text("engine").startswith("vLLM"):
+        if not isinstance(weights, (int, float)) or not isinstance(pool, (int, float)) or fraction is None:
+            return
+        if prediction.components is None or not row.text("engine").startswith("vLLM"):
             return
         if any(unit in str(measured.get("unit", "")).lower() for unit in MIB_UNITS):
             return
@@ -117,9 +118,9 @@ class Pools:
         if row.number("gpu_total_gib") is None and "80" not in str(row.norm.get("gpu_mem_gb")):
             return
         # The control is given the true weights, so ours is corrected by the same knowledge.
-        corrected = prediction.components["kv_available"] + prediction.components["weights"] - float(weights)
-        self.ours.append(corrected - float(pool))
-        self.control.append(usable * float(fraction or 0) - float(weights) - CONTROL_OVERHEAD_GIB - float(pool))
+        corrected = prediction.components["kv_available"] + prediction.components["weights"] - weights
+        self.ours.append(corrected - pool)
+        self.control.append(usable * fraction - weights - CONTROL_OVERHEAD_GIB - pool)
 
 
 def run(

@@ -84,7 +84,7 @@ def recipe_of(row: Row, model: ModelShape) -> Recipe:
         autocast=_autocasts(row, method),
         checkpointing=_checkpointing(row, framework, sharding),
         attention=_attention(row),
-        loss_bytes=_loss_bytes(row, framework, method),
+        loss_bytes=_loss_bytes(row, framework, model),
         sequence_tokens=_sequence(row),
         micro_batch=_batch(row),
         sharding=sharding,
@@ -133,17 +133,17 @@ def _widths(row: Row, method: TrainingMethod, framework: str, sharding: Sharding
     if method is not TrainingMethod.FULL:
         # PEFT keeps adapters in fp32, LitGPT in the precision of the run.
         width = 2.0 if "litgpt" in framework else 4.0
-        return _named(width, width, 0.0, state * width / 4, 0.0, compute)
+        return _named(weight=width, gradient=width, master=0.0, state=state * width / 4, step=0.0, compute=compute)
     if deepspeed:
-        return _named(2.0, 2.0, 4.0, state, 4.0, compute)
+        return _named(weight=2.0, gradient=2.0, master=4.0, state=state, step=4.0, compute=compute)
     if fp32:
         is_plain = "fused" in optimizer_text or "decoupled" in optimizer_text or optimizer is not Optimizer.ADAMW
         step = 0.0 if is_plain else 4.0
-        return _named(4.0, 4.0, 0.0, state, step, compute)
+        return _named(weight=4.0, gradient=4.0, master=0.0, state=state, step=step, compute=compute)
     if optimizer is Optimizer.ADAMW and state == STATE_BYTES[Optimizer.ADAMW]:
         state = 4.0
     step = 0.0 if "fused" in optimizer_text or optimizer is not Optimizer.ADAMW or state < 2 else 2.0
-    return _named(2.0, 2.0, 0.0, state, step, compute)
+    return _named(weight=2.0, gradient=2.0, master=0.0, state=state, step=step, compute=compute)
 
 
 def _upcasts(row: Row, framework: str) -> bool:
@@ -153,7 +153,7 @@ def _upcasts(row: Row, framework: str) -> bool:
 
 
 def _named(
-    weight: float, gradient: float, master: float, state: float, step: float, compute: float
+    *, weight: float, gradient: float, master: float, state: float, step: float, compute: float
 ) -> dict[str, float]:
     return {
         "weight_bytes": weight,
@@ -167,7 +167,7 @@ def _named(
 
 def _megatron() -> dict[str, float]:
     """Megatron-DeepSpeed fp16 with ZeRO-1: 2 + 2 with the fp32 master and moments sharded."""
-    return _named(2.0, 4.0, 4.0, 8.0, 0.0, 2.0)
+    return _named(weight=2.0, gradient=4.0, master=4.0, state=8.0, step=0.0, compute=2.0)
 
 
 def _autocasts(row: Row, method: TrainingMethod) -> bool:
@@ -219,7 +219,12 @@ def _attention(row: Row) -> Attention:
     return Attention.FLASH
 
 
-def _loss_bytes(row: Row, framework: str, method: TrainingMethod) -> float:
+NARROW_LOSS = ("gpt_bigcode", "gpt2", "opt", "bloom")
+"""Families whose class in transformers does not convert logits to fp32 for the loss."""
+
+
+def _loss_bytes(row: Row, framework: str, model: ModelShape) -> float:
+    """Bytes per position and word of the vocabulary that the loss holds."""
     config = row.text("framework_config")
     if "liger" in config:
         return 0.0
@@ -237,7 +242,7 @@ def _loss_bytes(row: Row, framework: str, method: TrainingMethod) -> float:
         return 24.0
     if row.inputs.get("bf16_flag") or row.inputs.get("fp16_flag"):
         return 16.0
-    return 8.0 if (row.model_config or "").startswith("bigcode") else 14.0
+    return 8.0 if model.family in NARROW_LOSS else 14.0
 
 
 def _sequence(row: Row) -> int:
@@ -272,10 +277,10 @@ def _batch(row: Row) -> int:
 
 def _targets(row: Row, model: ModelShape) -> str | tuple[str, ...]:
     """Adapter targets as the row spells them; the attention inputs where it says ``DEFAULT``."""
-    stated = row.inputs.get("lora_targets")
+    stated: object = row.inputs.get("lora_targets")
     names = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "projection": "o_proj", "mlp": "mlp", "head": ""}
     if isinstance(stated, dict):
-        chosen = [names.get(key, key) for key, value in stated.items() if value]
+        chosen = [names.get(str(key), str(key)) for key, value in stated.items() if value]
     elif isinstance(stated, list):
         chosen = [str(item) for item in stated]
     elif stated is None:
@@ -286,7 +291,8 @@ def _targets(row: Row, model: ModelShape) -> str | tuple[str, ...]:
             return "all-linear"
         if "DEFAULT" in text:
             return ATTENTION_INPUTS
-        chosen = [{"q": "q_proj", "v": "v_proj"}.get(word, word) for word in re.split(r"[ ,]+", text) if word]
+        words: list[str] = [word for word in re.split(r"[ ,]+", text) if word]
+        chosen = [{"q": "q_proj", "v": "v_proj"}.get(word, word) for word in words]
     known = {m.name for kind in model.kinds for m in kind.mixer.matrices + kind.mlp.matrices}
     kept = tuple(word for word in chosen if word in known or word.lower() in SPELLED)
     return kept or ("q_proj", "v_proj")

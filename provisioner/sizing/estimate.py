@@ -47,12 +47,16 @@ def estimate_throughput(
     demand: Demand, layout: Layout, accelerator: Accelerator, interconnect: Interconnect
 ) -> Throughput:
     """Predicted speed of a layout; rates that are unknown stay ``None``."""
-    from provisioner.sizing import speed
-
     if isinstance(demand, TrainingDemand):
-        return speed.training_throughput(demand, layout, accelerator, interconnect)
+        from provisioner.sizing.training_speed import training_throughput
+
+        return training_throughput(demand, layout, accelerator, interconnect)
     if isinstance(demand, DiffusionDemand):
-        return speed.diffusion_throughput(demand, accelerator)
+        from provisioner.sizing.diffusion_speed import diffusion_throughput
+
+        return diffusion_throughput(demand, accelerator)
     if isinstance(demand, (AudioDemand, DiffusionTrainingDemand)):
         return Throughput()
-    return speed.serving_throughput(demand, layout, accelerator, interconnect)
+    from provisioner.sizing.speed import serving_throughput
+
+    return serving_throughput(demand, layout, accelerator, interconnect)

@@ -50,7 +50,7 @@ def stack_cache_bytes(
 
 
 def window_chunk_bytes(
-    shape: ModelShape, counts: tuple[int, ...], tokens: int, chunk: int, bytes_per_element: float, tensor: int
+    shape: ModelShape, counts: tuple[int, ...], *, tokens: int, chunk: int, bytes_per_element: float, tensor: int
 ) -> float:
     """Bytes beyond the window that windowed layers hold while a chunk of prompt passes through them.
 

@@ -142,7 +142,9 @@ def _stage(setting: Setting, rank: ShapeBytes, stage: int, counts: tuple[int, ..
     demand, layout, profile = setting.demand, setting.layout, setting.profile
     tensor, stages, model = layout.tensor_parallel, layout.pipeline_parallel, demand.model
     is_last = stage == stages - 1
-    weights = stage_weight_bytes(rank, counts, stage, stages) + _extra_weights(setting, is_last=is_last)
+    weights = stage_weight_bytes(rank, counts, stage, stages, layout.data_parallel) + _extra_weights(
+        setting, is_last=is_last
+    )
     if demand.engine is Engine.LLAMA_CPP and stage == 0 and not model.tied_embeddings:
         # The token embedding stays in host memory.
         weights -= rank.embedding
@@ -151,7 +153,14 @@ def _stage(setting: Setting, rank: ShapeBytes, stage: int, counts: tuple[int, ..
     batch = setting.batch
     activation: float = activation_bytes(model, profile, batch, tensor=tensor, has_head=is_last)
     if profile.fraction_of == "total":
-        activation += window_chunk_bytes(model, counts, demand.context_tokens, batch.tokens, width, tensor)
+        activation += window_chunk_bytes(
+            model,
+            counts,
+            tokens=demand.context_tokens,
+            chunk=batch.tokens,
+            bytes_per_element=width,
+            tensor=tensor,
+        )
     return StageTerms(
         weights=weights,
         cache=cache,

@@ -1,67 +1,55 @@
-"""Speed of a layout: decode and prefill of serving, tokens per second of training. Rooflines with measured efficiencies."""
+"""Predicted speed of serving copies and trainings at the load of a demand."""
 
 from __future__ import annotations
 
 from provisioner.sizing.accelerator import Accelerator
-from provisioner.sizing.demand import DiffusionDemand, ServingDemand, TrainingDemand
-from provisioner.sizing.kv_cache import stack_cache_bytes
+from provisioner.sizing.demand import ServingDemand
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.serving import kv_bytes_per_element
+from provisioner.sizing.speed_profile import speed_profile
+from provisioner.sizing.step_time import Machine, StepTime, decode_step, prefill_time
 from provisioner.sizing.throughput import Throughput
-from provisioner.sizing.weights import shape_bytes, stage_weight_bytes
-from provisioner.vocabulary import Interconnect, TrainingMethod
+from provisioner.vocabulary import Interconnect
 
-BANDWIDTH_EFFICIENCY = 0.75
-COMPUTE_EFFICIENCY = 0.5
-TRAINING_MFU = 0.38
-LAYER_OVERHEAD_S = 20e-6
+BAND = 1.5
+"""Factor of the band around a predicted rate, up and down: it holds most published figures of rows that shaped nothing."""
 
 
 def serving_throughput(
     demand: ServingDemand, layout: Layout, accelerator: Accelerator, interconnect: Interconnect
 ) -> Throughput:
-    """Decode and prefill rates of one serving copy at its concurrency."""
-    del interconnect
-    bandwidth = accelerator.memory_bandwidth_bytes_per_s
-    rate = accelerator.flop_per_s.get("bf16") or accelerator.flop_per_s.get("fp16")
-    if bandwidth is None or rate is None:
-        return Throughput()
-    model = demand.model
-    tensor = layout.tensor_parallel
-    rank = shape_bytes(model, demand.weights, tensor)
-    weights = stage_weight_bytes(rank, model.counts, 0, 1) * model.params_active / model.params_total
+    """Decode and prefill rates of one serving copy at its concurrency, in steady state.
+
+    A request's own tokens come every step; between them the engine also processes the prompts of the requests that follow.
+    """
+    machine = Machine(
+        accelerator,
+        speed_profile(),
+        demand.engine.value,
+        layout.tensor_parallel,
+        layout.pipeline_parallel,
+        interconnect,
+    )
+    batch = demand.concurrency
     context = demand.input_tokens + demand.output_tokens // 2
-    cache = demand.concurrency * stack_cache_bytes(model, model.counts, context, kv_bytes_per_element(demand), tensor)
-    memory_s = (weights + cache) / (bandwidth * BANDWIDTH_EFFICIENCY)
-    compute_s = 2 * model.params_active * demand.concurrency / (rate * tensor * COMPUTE_EFFICIENCY)
-    step_s = max(memory_s, compute_s) + model.num_layers * LAYER_OVERHEAD_S
-    decode = demand.concurrency / step_s
-    prefill_s = 2 * model.params_active * demand.input_tokens / (rate * tensor * COMPUTE_EFFICIENCY) + step_s
+    step = decode_step(
+        demand.model, demand.weights, machine, batch=batch, context=context, kv_width=kv_bytes_per_element(demand)
+    )
+    prompt = prefill_time(demand.model, demand.weights, machine, tokens=demand.input_tokens, prompt=demand.input_tokens)
+    if step is None or prompt is None:
+        return Throughput()
+    per_token = token_time(step, prompt, batch, demand.output_tokens)
+    rate = batch / per_token
     return Throughput(
-        decode_tokens_per_s_per_replica=decode,
-        tokens_per_s_per_request=1 / step_s,
-        time_to_first_token_s=prefill_s,
-        low=decode * 0.65,
-        high=decode * 1.35,
-        bound_by="memory-bandwidth" if memory_s >= compute_s else "compute",
+        decode_tokens_per_s_per_replica=rate,
+        tokens_per_s_per_request=1 / per_token,
+        time_to_first_token_s=prompt.total_s + step.total_s / 2,
+        low=rate / BAND,
+        high=rate * BAND,
+        bound_by=step.bound_by,
     )
 
 
-def diffusion_throughput(demand: DiffusionDemand, accelerator: Accelerator) -> Throughput:
-    """Images (or clips) per second of one copy."""
-    del demand, accelerator
-    return Throughput()
-
-
-def training_throughput(
-    demand: TrainingDemand, layout: Layout, accelerator: Accelerator, interconnect: Interconnect
-) -> Throughput:
-    """Training tokens per second of the whole layout."""
-    del interconnect
-    rate = accelerator.flop_per_s.get("bf16") or accelerator.flop_per_s.get("fp16")
-    if rate is None:
-        return Throughput()
-    passes = 6 if demand.method is TrainingMethod.FULL else 4
-    passes += 2 if demand.gradient_checkpointing else 0
-    tokens = layout.gpus_per_replica * rate * TRAINING_MFU / (passes * demand.model.params_active)
-    return Throughput(train_tokens_per_s=tokens, low=tokens * 0.6, high=tokens * 1.4, bound_by="compute")
+def token_time(step: StepTime, prompt: StepTime, batch: int, output_tokens: int) -> float:
+    """Mean time between tokens of one sequence: the step, and the share of other requests' prompts."""
+    return step.total_s + (batch - 1) * prompt.total_s / max(1, output_tokens)

@@ -104,9 +104,9 @@ class ShapeBytes:
     tied_copy: float
     towers: float
 
-    def stack(self, counts: tuple[int, ...]) -> float:
-        """Bytes of so many layers of each kind."""
-        return sum(n * (kind.dense + kind.experts) for n, kind in zip(counts, self.kinds, strict=True))
+    def stack(self, counts: tuple[int, ...], expert_ranks: int = 1) -> float:
+        """Bytes of so many layers of each kind, the experts shared between ``expert_ranks``."""
+        return sum(n * (kind.dense + kind.experts / expert_ranks) for n, kind in zip(counts, self.kinds, strict=True))
 
 
 @lru_cache(maxsize=1024)
@@ -145,9 +145,11 @@ def stage_counts(shape: ModelShape, stages: int) -> tuple[tuple[int, ...], ...]:
     return tuple(result)
 
 
-def stage_weight_bytes(rank: ShapeBytes, counts: tuple[int, ...], stage: int, stages: int) -> float:
+def stage_weight_bytes(
+    rank: ShapeBytes, counts: tuple[int, ...], stage: int, stages: int, expert_ranks: int = 1
+) -> float:
     """Weights of one stage on one rank: the first holds embedding and towers, the last the head."""
-    size = rank.stack(counts)
+    size = rank.stack(counts, expert_ranks)
     if stage == 0:
         size += rank.embedding + rank.towers
     if stage == stages - 1:

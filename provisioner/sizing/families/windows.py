@@ -200,23 +200,22 @@ def read_mimo_v2(fields: Fields) -> ModelShape:
     )
     pattern = fields.words("hybrid_layer_pattern") or ("0",) * layers
     sparse = fields.words("moe_layer_freq") or ("1",) * layers
-    return _mixed(fields, hidden, layers, pattern, sparse, (full, local), (dense, routed))
+    return _mixed(fields, (pattern, sparse), (full, local), (dense, routed))
 
 
 def _mixed(
     fields: Fields,
-    hidden: int,
-    layers: int,
-    pattern: tuple[str, ...],
-    sparse: tuple[str, ...],
+    switches: tuple[tuple[str, ...], tuple[str, ...]],
     mixers: tuple[Mixer, Mixer],
     mlps: tuple[Mlp, Mlp],
     towers: tuple[Tower, ...] = (),
 ) -> ModelShape:
     """Blocks chosen by two 0/1 lists: window or full attention, dense or routed MLP."""
+    pattern, sparse = switches
+    hidden = fields.need("hidden_size")
     made: dict[tuple[bool, bool], Layer] = {}
     blocks = []
-    for index in range(layers):
+    for index in range(layer_count(fields, "num_hidden_layers")):
         key = (pattern[index : index + 1] == ("1",), sparse[index : index + 1] == ("1",))
         made.setdefault(key, Layer(mixers[key[0]], mlps[key[1]], 2 * hidden))
         blocks.append(made[key])
@@ -270,7 +269,7 @@ def read_step(fields: Fields) -> ModelShape:
     pattern = tuple("1" if kinds[i : i + 1] == ("sliding_attention",) else "0" for i in range(layers))
     sparse = tuple("1" if i >= first else "0" for i in range(layers))
     tower = Tower("image", STEP_TOWER_PARAMS, 47, 1536, 8960, 14, 2)
-    return _mixed(fields, hidden, layers, pattern, sparse, (full, local), (dense, routed), (tower,))
+    return _mixed(fields, (pattern, sparse), (full, local), (dense, routed), (tower,))
 
 
 def read_llama4(fields: Fields) -> ModelShape:
