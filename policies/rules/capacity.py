@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from policies.facts import UNKNOWN, MachineFacts, OfferedFacts, SpecFacts, Unknown
 from policies.rule import Level, Outcome, Rule, Setting, Severity, failed, passed, unknown
-from policies.rules.sizing import candidates_of
+from policies.rules.sizing import candidates_of, machines_of, offers_of
 from provisioner.vocabulary import CapacityType, Task
 
 _AWS_LETTER_ZONE = re.compile(r"[a-z]{2}(-[a-z]+)+-\d[a-z]")
@@ -25,10 +25,10 @@ def _spot_keys(facts: SpecFacts | OfferedFacts) -> Iterator[tuple[str, str, obje
         yield "placement.capacity", facts.name, facts.read("placement.capacity")
         return
     asked = None if isinstance(facts.workload, Unknown) else facts.workload.placement.capacity
-    for candidate in candidates_of(facts)[0]:
+    for candidate in offers_of(facts)[0]:
         if asked != "spot":
             yield candidate.key, candidate.label, candidate.capacity_type
-    if candidates_of(facts)[1] is not None:
+    if offers_of(facts)[1] is not None:
         yield "candidates", facts.name, UNKNOWN
 
 
@@ -109,11 +109,11 @@ def region_support(facts: OfferedFacts | MachineFacts, setting: Setting) -> Iter
     if isinstance(facts, MachineFacts):
         yield from _judge_region("instance_type", facts.name, facts.instance_type, facts.region, facts.regions_offered)
         return
-    for candidate in candidates_of(facts)[0]:
+    for candidate in offers_of(facts)[0]:
         yield from _judge_region(
             candidate.key, facts.name, candidate.instance_type, candidate.region, candidate.regions_offered
         )
-    if candidates_of(facts)[1] is not None:
+    if offers_of(facts)[1] is not None:
         yield unknown("candidates", f"the regions of {facts.name} are not known yet", "write its offers as constants")
 
 
@@ -160,8 +160,8 @@ def retired_type(facts: OfferedFacts | MachineFacts, setting: Setting) -> Iterat
     if isinstance(facts, MachineFacts):
         rows = [("instance_type", facts.instance)]
     else:
-        rows = [(candidate.key, candidate.instance) for candidate in candidates_of(facts)[0]]
-        if candidates_of(facts)[1] is not None:
+        rows = [(candidate.key, candidate.instance) for candidate in machines_of(facts)[0]]
+        if machines_of(facts)[1] is not None:
             yield unknown(
                 "candidates", f"the instance types of {facts.name} are not known yet", "write them as constants"
             )

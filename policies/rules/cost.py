@@ -9,7 +9,7 @@ from decimal import Decimal
 from policies.facts import UNKNOWN, Candidate, Known, OfferedFacts, SpecFacts, Unknown
 from policies.parameters import Parameter
 from policies.rule import Level, Outcome, Rule, Setting, Severity, failed, passed, unknown
-from policies.rules.sizing import candidates_of
+from policies.rules.sizing import candidates_of, machines_of, offers_of
 from provisioner.units import Money, decimal_string, format_duration, format_usd
 from provisioner.workload.kinds import Whole
 from provisioner.workload.quantities import DURATION, MoneyPer
@@ -60,7 +60,7 @@ def price_ceiling(facts: OfferedFacts, setting: Setting) -> Iterator[Outcome]:
 
 
 def _over(facts: OfferedFacts, limit_usd: Decimal, what: str) -> Iterator[Outcome]:
-    candidates, outcome = candidates_of(facts)
+    candidates, outcome = offers_of(facts)
     if outcome is not None:
         yield outcome
     for candidate in candidates:
@@ -94,7 +94,7 @@ def budget_over(facts: OfferedFacts, setting: Setting) -> Iterator[Outcome]:
     budget, hours = facts.workload.placement.budget, facts.workload.lifecycle.hours_per_month
     if budget is None or budget.per != "month" or hours is None:
         return
-    candidates, outcome = candidates_of(facts)
+    candidates, outcome = offers_of(facts)
     if outcome is not None:
         yield outcome
     for candidate in candidates:
@@ -122,25 +122,25 @@ def budget_over(facts: OfferedFacts, setting: Setting) -> Iterator[Outcome]:
 
 
 def price_age(facts: OfferedFacts, setting: Setting) -> Iterator[Outcome]:
-    """Prices that decide are not too old."""
+    """Prices that decide are not too old; the oldest one speaks for all."""
     oldest: timedelta = setting.parameters["max_age"]
-    for candidate in candidates_of(facts)[0]:
-        if isinstance(candidate.price_as_of, Unknown) or candidate.price_as_of is None:
-            yield unknown(
-                candidate.key,
-                f"the date of the price of {candidate.label} is not known",
-                "run `gpuprov prices refresh`",
-                identity=candidate.label,
-            )
-            continue
-        age = setting.today - date.fromisoformat(candidate.price_as_of)
-        if age <= oldest:
-            yield passed(candidate.key)
-        else:
-            message = f"the price of {candidate.label} is {age.days} days old, more than {format_duration(oldest)}"
-            yield failed(candidate.key, message, "run `gpuprov prices refresh`", identity=candidate.label)
-    if candidates_of(facts)[1] is not None:
+    candidates, outcome = candidates_of(facts)
+    if outcome is not None:
         yield unknown("candidates", f"the prices of {facts.name} are not known yet", "write its offers as constants")
+    undated = [candidate for candidate in candidates if not isinstance(candidate.price_as_of, str)]
+    dated = [(candidate.price_as_of, candidate) for candidate in candidates if isinstance(candidate.price_as_of, str)]
+    if undated:
+        message = f"the date of the price of {undated[0].label} is not known"
+        yield unknown(undated[0].key, message, "run `gpuprov prices refresh`", identity="undated")
+    if not dated:
+        return
+    as_of, candidate = min(dated, key=lambda pair: pair[0])
+    age = setting.today - date.fromisoformat(as_of)
+    if age <= oldest:
+        yield passed(candidate.key)
+    else:
+        message = f"the price of {candidate.label} is {age.days} days old, more than {format_duration(oldest)}"
+        yield failed(candidate.key, message, "run `gpuprov prices refresh`", identity="age")
 
 
 def gpu_ceiling(facts: OfferedFacts, setting: Setting) -> Iterator[Outcome]:
@@ -148,7 +148,7 @@ def gpu_ceiling(facts: OfferedFacts, setting: Setting) -> Iterator[Outcome]:
     ceiling: int | None = setting.parameters["max_gpus"]
     if ceiling is None:
         return
-    candidates, outcome = candidates_of(facts)
+    candidates, outcome = machines_of(facts)
     if outcome is not None:
         yield outcome
     for candidate in candidates:

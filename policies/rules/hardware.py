@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from policies.facts import UNKNOWN, Candidate, MachineFacts, PlacementFacts, Unknown
 from policies.rule import Outcome, Rule, Setting, Severity, failed, passed, unknown
-from policies.rules.sizing import candidates_of
+from policies.rules.sizing import machines_of
 from provisioner.vocabulary import Attention, Engine
 
 FLASH_CAPABILITY = (8, 0)
@@ -31,7 +31,7 @@ def gpu_formats(facts: PlacementFacts, setting: Setting) -> Iterator[Outcome]:
 
 
 def _refused(facts: PlacementFacts, name: str, remedy: str) -> Iterator[Outcome]:
-    candidates, outcome = candidates_of(facts)
+    candidates, outcome = machines_of(facts)
     if outcome is not None:
         yield outcome
     for candidate in candidates:
@@ -78,7 +78,7 @@ def engine_capability(facts: PlacementFacts, setting: Setting) -> Iterator[Outco
 
 
 def _capable(facts: PlacementFacts, least: tuple[int, int], what: str, remedy: str) -> Iterator[Outcome]:
-    candidates, outcome = candidates_of(facts)
+    candidates, outcome = machines_of(facts)
     if outcome is not None:
         yield outcome
     for candidate in candidates:

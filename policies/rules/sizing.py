@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 from policies.facts import UNKNOWN, Candidate, PlacementFacts, Unknown
 from policies.parameters import Parameter
@@ -47,6 +49,33 @@ def candidates_of(facts: PlacementFacts) -> tuple[tuple[Candidate, ...], Outcome
     return facts.candidates, None
 
 
+def machines_of(facts: PlacementFacts) -> tuple[tuple[Candidate, ...], Outcome | None]:
+    """The same, one of each kind of machine: twelve zones of one type are one finding."""
+    candidates, outcome = candidates_of(facts)
+    return distinct(
+        candidates, "region", "capacity_type", "price_usd_per_hour", "price_as_of", "regions_offered"
+    ), outcome
+
+
+def offers_of(facts: PlacementFacts) -> tuple[tuple[Candidate, ...], Outcome | None]:
+    """The same, one of each kind of machine, region and price, whatever the zone."""
+    candidates, outcome = candidates_of(facts)
+    return distinct(candidates, "price_as_of"), outcome
+
+
+def distinct(candidates: tuple[Candidate, ...], *ignored: str) -> tuple[Candidate, ...]:
+    """The first of all candidates that differ in nothing but their key, their zone and the ignored fields."""
+    blank: dict[str, Any] = dict.fromkeys((*ignored, "zone", "zones_offered"))
+    seen: list[Candidate] = []
+    kept: list[Candidate] = []
+    for candidate in candidates:
+        bare = replace(candidate, key="", **blank)
+        if bare not in seen:
+            seen.append(bare)
+            kept.append(candidate)
+    return tuple(kept)
+
+
 def nothing_holds(plan: Plan) -> bool:
     """Whether a plan without a choice failed on size alone, not on price, place or speed."""
     filters = {rejection.filter for rejection in plan.rejections}
@@ -69,7 +98,7 @@ def under_sized(facts: PlacementFacts, setting: Setting) -> Iterator[Outcome]:
         if nothing_holds(facts.plan):
             yield failed(constraint_key(facts), _nothing_text(facts.plan), _change(facts), identity="nothing-fits")
         return
-    candidates, outcome = candidates_of(facts)
+    candidates, outcome = machines_of(facts)
     if outcome is not None:
         yield outcome
     for candidate in candidates:
@@ -213,7 +242,7 @@ def thin_headroom(facts: PlacementFacts, setting: Setting) -> Iterator[Outcome]:
 
 def _sized(facts: PlacementFacts) -> Iterator[tuple[Candidate, OfferFit]]:
     """The offers whose fit is known; the others are ``under-sized``'s business."""
-    for candidate in candidates_of(facts)[0]:
+    for candidate in machines_of(facts)[0]:
         if isinstance(candidate.fit, OfferFit):
             yield candidate, candidate.fit
 
