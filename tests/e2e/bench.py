@@ -79,6 +79,11 @@ class Bench:
         assert "Traceback" not in out + err, err
         return Answer(process.returncode, out, err)
 
+    def sandbox(self, *arguments: str) -> None:
+        """Drive the sandbox; the command must work."""
+        answer = self.run("sandbox", *arguments)
+        assert answer.code == 0, answer.err
+
     def up(self, *arguments: str, **options: Any) -> Answer:
         """``gpuprov up`` of the spec, answered in JSON."""
         return self.run("up", str(self.spec), "--yes", "--format", "json", *arguments, **options)
