@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from provisioner.clouds.cloud import Cloud, Instance, InstanceRequest, InstanceState, Placement
+from provisioner.clouds.cloud import Cloud, Instance, InstanceRequest, Placement
 from provisioner.errors import (
     Ambiguous,
     CapacityError,
@@ -32,7 +32,7 @@ from stacks.provider.inputs import InstanceInputs, LaunchFacts, Wait
 from stacks.provider.journal import Journal, Note, Stage
 from stacks.provider.lifeline import Lifeline
 from stacks.provider.lifetime import part
-from stacks.provider.machine import VISIBILITY, Watch
+from stacks.provider.machine import VISIBILITY, Watch, is_over
 
 PERMIT = timedelta(minutes=30)
 """How long after a launch its create calls may start (docs/decisions/0004)."""
@@ -108,6 +108,7 @@ class Failover:
                 instance, _ = self._try(unsettled.placement, unsettled.round_number, is_repeat=True)
                 if instance is not None:
                     return instance
+            spent: list[Placement] = []
             for round_number in range(ROUNDS_MAX):
                 spent = []
                 for offer in offers:
@@ -121,7 +122,7 @@ class Failover:
                 offers = spent
         except GpuprovError as error:
             raise Failed(error, self.attempts) from error
-        raise Failed(self._nothing_left(), self.attempts)
+        raise Failed(self._nothing_left(spent), self.attempts)
 
     def note(self, offer: Placement, outcome: str, message: str = "") -> None:
         """Remember an attempt and tell it."""
@@ -133,9 +134,7 @@ class Failover:
         """The closed security group of the offer's region, made or found by its tags."""
         key = (offer.cloud, offer.region)
         if key not in self.groups:
-            self.groups[key] = self.cloud.ensure_security_group(
-                offer, self.slot.group_tags, *access(self.inputs.workload)
-            )
+            self.groups[key] = self.cloud.ensure_security_group(offer, self.slot.tags, *access(self.inputs.workload))
         return self.groups[key]
 
     def _try(self, offer: Placement, round_number: int, *, is_repeat: bool = False) -> tuple[Instance | None, bool]:
@@ -207,12 +206,12 @@ class Failover:
         try:
             now = self.watch.until_running(instance)
             self.mark_seen(now)
-            if now.state.is_gone or now.state is InstanceState.TERMINATING:
+            if is_over(now.state):
                 self.watch.end(now.placement, now.id)
         except GpuprovError as error:
             self.note(offer, error.kind, error.message)
             raise Unfinished(instance, error) from error
-        if now.state.is_gone or now.state is InstanceState.TERMINATING:
+        if is_over(now.state):
             self._refuse(offer, CapacityError(f"{now.id} was taken back while it started ({now.state})"))
             return None, True
         self.note(offer, outcome, now.id)
@@ -263,8 +262,13 @@ class Failover:
     def _quota(self, offer: Placement) -> tuple[str, str, str, str]:
         return offer.cloud, offer.region, self.quota_family(offer), offer.capacity_type.value
 
-    def _nothing_left(self) -> GpuprovError:
+    def _nothing_left(self, spent: Sequence[Placement]) -> GpuprovError:
         """Why no offer gave a machine: quota only if quota was every refusal."""
+        if spent:
+            return TokenSpent(
+                f"machines of this launch ended {ROUNDS_MAX} times in {', '.join(offer.key for offer in spent)}",
+                remedy="find out what ends them; a refresh then renews the launch",
+            )
         tried = f"{len(self.attempts)} offer{'s' if len(self.attempts) != 1 else ''}"
         if self._refusals and all(isinstance(error, QuotaError) for error in self._refusals):
             first = self._refusals[0]

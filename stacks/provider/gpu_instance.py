@@ -29,7 +29,7 @@ from stacks.provider.inputs import (
 )
 from stacks.provider.inputs import failures as wrong_inputs
 from stacks.provider.journal import Journal
-from stacks.provider.machine import live
+from stacks.provider.machine import is_over, live
 from stacks.provider.machine_state import ECHOED, OUTPUTS, MachineState
 from stacks.provider.recovery import KIND, Recovery
 from stacks.provider.session import (
@@ -136,7 +136,7 @@ class GpuInstances:
             walk.groups.update({(group.cloud, group.region): group.id for group in state.groups})
             try:
                 instance = self._visible(state)
-                if instance is None or instance.state.is_gone:
+                if instance is None or is_over(instance.state):
                     raise NotFound(
                         f"machine {state.instance_id} is gone since the last refresh; nothing was made",
                         remedy="run the command again: it refreshes, and makes a new one",

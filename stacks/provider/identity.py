@@ -48,13 +48,8 @@ class Slot:
 
     @property
     def tags(self) -> dict[str, str]:
-        """The tags that find everything of this slot, whatever its generation."""
+        """The tags that find everything of this slot, whatever its generation; security groups carry no others."""
         return {tags.STACK_ID: self.stack_id, tags.RESOURCE: self.resource}
-
-    @property
-    def group_tags(self) -> dict[str, str]:
-        """Tags of the security groups: only what never changes, so that a later run finds the same group."""
-        return {**self.tags, tags.STACK: self.stack}
 
     def digest(self, *parts: object) -> str:
         """Hex hash of the slot and further parts; JSON keeps ``("a", "bc")`` and ``("ab", "c")`` apart."""

@@ -23,7 +23,7 @@ from stacks.provider.inputs import (
     read_volumes,
     root_volume,
 )
-from stacks.provider.machine import Wanted, reasons_for_new
+from stacks.provider.machine import Wanted, is_over, reasons_for_new
 from stacks.provider.machine_state import STABLE, MachineState
 from stacks.provider.session import Difference
 from stacks.provider.values import UNKNOWN, has_unknown
@@ -42,7 +42,7 @@ def diff(urn: str, olds: Mapping[str, Any], news: Mapping[str, Any]) -> Differen
     known = {key: value for key, value in news.items() if not has_unknown(value)}
     power = at("power", known, read_power) if "power" in known else Power.RUNNING
     reasons = _reasons_for_new(state, olds, news, known)
-    is_missing = state.is_gone and power is Power.RUNNING
+    is_missing = is_over(state.power) and power is Power.RUNNING
     if is_missing:
         reasons["power"] = f"the machine is {state.power}"
     volumes = _check_volumes(olds, news, known)
@@ -50,7 +50,7 @@ def diff(urn: str, olds: Mapping[str, Any], news: Mapping[str, Any]) -> Differen
         _check_replacement(state, olds, news, known, reasons, is_missing=is_missing)
         return Difference(dict.fromkeys(reasons, True))
     changed = _changes_in_place(urn, state, olds, news, known=known, volumes=volumes)
-    if (power is Power.RUNNING) != (state.power in _UP) and not state.is_gone:
+    if (power is Power.RUNNING) != (state.power in _UP) and not is_over(state.power):
         changed["power"] = False
     return Difference(changed, stable=STABLE)
 
@@ -168,7 +168,7 @@ def _changes_in_place(
     for key in ("workload", "tags", "volumes"):
         if has_unknown(news.get(key)) or (news.get(key) or None) != (olds.get(key) or None):
             changed[key] = False
-    if state.is_gone:
+    if is_over(state.power):
         return changed
     if len(volumes) != len(state.volume_ids):
         changed["volumes"] = False

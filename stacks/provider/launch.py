@@ -29,7 +29,16 @@ from stacks.provider.inputs import (
 )
 from stacks.provider.inputs import failures as wrong_inputs
 from stacks.provider.journal import Note, Stage
-from stacks.provider.machine import VISIBILITY, Wanted, generation_of, live, pinned_image, reasons_for_new, regions
+from stacks.provider.machine import (
+    VISIBILITY,
+    Wanted,
+    generation_of,
+    is_over,
+    live,
+    pinned_image,
+    reasons_for_new,
+    regions,
+)
 from stacks.provider.recovery import KIND, places_of
 from stacks.provider.session import Checked, Created, Difference, Found, Session, echo
 from stacks.provider.values import UNKNOWN, Properties, has_unknown, plain_map, wrap_map
@@ -194,7 +203,8 @@ class Launches:
         offers = at("offers", values, read_offers) if not has_unknown(values.get("offers")) else ()
         places = regions([*offers, *places_of(tuple(facts.image))])
         found = self.session.cloud.find_instances({tags.STACK_ID: facts.stack_id}, places)
-        return Observed(live(found), [instance for instance in found if instance.state.is_gone])
+        over = [instance for instance in found if is_over(instance.state)]
+        return Observed([instance for instance in live(found) if instance not in over], over)
 
     def _spent(self, facts: LaunchFacts, seen: Observed) -> str | None:
         """Why the generation can make no machine any more; ``None`` while it may have one, or may make one."""
@@ -241,7 +251,7 @@ class Launches:
         if note.object_id is None:
             return False
         instance = self.session.watch.look_again(note.placement, note.object_id)
-        return instance is None or instance.state.is_gone
+        return instance is None or is_over(instance.state)
 
     def _sweep_call(self, facts: LaunchFacts, note: Note | None) -> None:
         """End the machine of the last create call of a slot, visible or not."""

@@ -69,6 +69,11 @@ def reasons_for_new(
     return reasons
 
 
+def is_over(state: InstanceState) -> bool:
+    """Whether a machine is gone or on its way: it comes back in neither case."""
+    return state.is_gone or state is InstanceState.TERMINATING
+
+
 def generation_of(instance: Instance) -> int:
     """The generation in a machine's tags; 0 where somebody wrote over it."""
     text = instance.tags.get(tags.GENERATION, "")

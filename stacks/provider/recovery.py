@@ -13,7 +13,7 @@ from stacks.provider.failover import ADOPTED, PERMIT, Failover, image_of, ordere
 from stacks.provider.identity import Slot
 from stacks.provider.inputs import InstanceInputs
 from stacks.provider.journal import Note, Stage
-from stacks.provider.machine import VISIBILITY, Wanted, covers, live, reasons_for_new
+from stacks.provider.machine import VISIBILITY, Wanted, covers, is_over, live, reasons_for_new
 from stacks.provider.session import Session
 
 KIND = "instance"
@@ -43,9 +43,8 @@ class Recovery:
         wanted = Wanted(self.inputs.offers, self.inputs.workload, self.inputs.root_volume_bytes)
         keep: Instance | None = None
         for instance in live(watch.find(self.slot, self.places)) or self._appearing(note):
-            is_ending = instance.state is InstanceState.TERMINATING
             is_fit = not reasons_for_new(wanted, instance.placement, instance.image, None)
-            if keep is None and is_fit and not is_ending:
+            if keep is None and is_fit and not is_over(instance.state):
                 keep = instance
             else:
                 watch.end(instance.placement, instance.id)

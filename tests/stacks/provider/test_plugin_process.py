@@ -22,7 +22,7 @@ from provisioner.clouds.sandbox.cloud import SandboxCloud
 from provisioner.clouds.sandbox.faults import Fault
 from provisioner.clouds.sandbox.latencies import RECORD_AT_END, RECORD_AT_START, Latency
 from stacks import failures
-from stacks.provider.main import VERSION
+from stacks.provider.server import VERSION
 from tests.fakes.mini_engine import FACTS, offer, program, urn
 from tests.fakes.plugin_client import UNKNOWN, PluginClient, half_made, secret, struct
 
