@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
-from tempfile import gettempdir
+from tempfile import mkstemp
 from typing import Any
 
 import click
 
+from provisioner.cli import streams
 from provisioner.errors import Cancelled, GpuprovError, InternalBug, UsageError
+
+_CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
+"""What a disk says that takes no more; the error names no file where an open stream was written to."""
 
 
 class DocumentedFailure(GpuprovError):
@@ -52,16 +56,31 @@ def report(error: BaseException, *, as_json: bool) -> int:
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
     if isinstance(error, BrokenPipeError):
-        # The reader went away (`gpuprov offers | head`): no message, and no second error while Python flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.discard(sys.stdout)  # the reader went away (`gpuprov offers | head`): no message
         return 1
     ours = translate(error)
     if as_json and not isinstance(ours, DocumentedFailure):
-        click.echo(json.dumps(error_document(ours), indent=2, ensure_ascii=False))
+        try:
+            click.echo(json.dumps(error_document(ours), indent=2, ensure_ascii=False))
+        except OSError:
+            streams.discard(sys.stdout)  # the line on standard error says what happened
     where = f"{ours.where}: " if ours.where else ""
     remedy = f"; {ours.remedy}" if ours.remedy else ""
-    click.echo(f"error: {where}{ours.message}{remedy}", err=True)
+    streams.complain(f"error: {_on_one_line(f'{where}{ours.message}{remedy}')}")
     return ours.exit_code
+
+
+def _on_one_line(text: str) -> str:
+    """The text with line breaks and other control characters as escapes: a file name or a foreign message may hold some.
+
+    Lone surrogates are bytes of a file name, which the stream knows how to write.
+    """
+    return text if text.isprintable() else "".join(map(_printable, text))
+
+
+def _printable(one: str) -> str:
+    is_byte = "\udc80" <= one <= "\udcff"
+    return one if is_byte or one.isprintable() else one.encode("unicode_escape").decode("ascii")
 
 
 def translate(error: BaseException) -> GpuprovError:
@@ -73,7 +92,10 @@ def translate(error: BaseException) -> GpuprovError:
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "gpuprov"
-        return UsageError(" ".join(error.format_message().split()), remedy=f"see `{path} --help`")
+        return UsageError(" ".join(error.format_message().split()).rstrip("."), remedy=f"see `{path} --help`")
+    if isinstance(error, OSError) and error.errno in _CANNOT_WRITE:
+        what = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else "the output"
+        return GpuprovError(f"cannot write {what}: {error.strerror}", remedy="free some space, or write elsewhere")
     if isinstance(error, OSError) and error.filename is not None:
         return UsageError(f"{error.filename}: {error.strerror}", remedy="check the path and its permissions")
     return _bug(error)
@@ -81,9 +103,10 @@ def translate(error: BaseException) -> GpuprovError:
 
 def _bug(error: BaseException) -> InternalBug:
     """A bug of ours: the traceback goes to a file that the message names, never to the screen."""
-    log = Path(gettempdir()) / f"gpuprov-bug-{os.getpid()}.log"
     try:
-        log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+        descriptor, log = mkstemp(prefix="gpuprov-bug-", suffix=".log")
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write("".join(traceback.format_exception(error)))
     except OSError as failure:
         kept = f"its traceback could not be kept ({failure.strerror})"
     else:

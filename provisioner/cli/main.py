@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gc
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 import click
 
-from provisioner.cli import failure
-from provisioner.cli.settings import Settings, default_home
+from provisioner.cli import failure, streams
+from provisioner.cli.groups import CommandGroup
+from provisioner.cli.settings import Settings, checked_home
 
 COMMANDS = {
     "check": "judge specs, plans, previews, states and Terraform plans by the policy rules",
@@ -37,7 +39,7 @@ COMMANDS = {
 """Command name -> one line of help; each lives in ``provisioner.cli.<name>`` as ``command``."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     """A group whose commands are imported when they are called: ``plan`` must not pay for ``up``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -65,7 +67,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--home",
-    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIRECTORY",
     envvar="GPUPROV_HOME",
     help="State, sandbox and engine home.",
 )
@@ -73,17 +75,25 @@ class LazyGroup(click.Group):
 @click.option("--no-color", is_flag=True, help="No colours (NO_COLOR does the same).")
 @click.version_option(package_name="gpuprov")
 @click.pass_context
-def group(ctx: click.Context, home: Path | None, *, quiet: bool, no_color: bool) -> None:
+def group(ctx: click.Context, home: str | None, *, quiet: bool, no_color: bool) -> None:
     """Size, choose, create, check and tear down GPU machines for generative AI."""
-    ctx.obj = Settings(home=(home or default_home()).absolute(), quiet=quiet, color=not no_color)
+    ctx.obj = Settings(chosen_home=checked_home(home), quiet=quiet, color=not no_color)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run ``gpuprov``; never returns, exits with the contracted code."""
     # A command lives for a second and makes many small frozen objects: collecting cycles among them costs a tenth of `plan`.
     gc.set_threshold(100_000, 50, 50)
+    streams.prepare()
+    signal.signal(signal.SIGTERM, _interrupt)
     args = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(run(args))
+    sys.exit(streams.finish(run(args)))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """SIGTERM ends a command as Ctrl-C does: cancelled, exit code 8."""
+    del number, frame
+    raise KeyboardInterrupt
 
 
 def run(args: list[str]) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from provisioner.cli.groups import CommandGroup
 from provisioner.cli.sandbox import account, events, faults, limits, signals
 
 
-@click.group("sandbox")
+@click.group("sandbox", cls=CommandGroup)
 def command() -> None:
     """Drive the sandbox cloud: its limits, events, clock, telemetry, failures and bill. Nothing in it is real."""
 

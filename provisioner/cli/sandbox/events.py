@@ -7,6 +7,7 @@ from datetime import timedelta
 import click
 
 from provisioner.cli import settings
+from provisioner.cli.groups import CommandGroup
 from provisioner.cli.sandbox.output import controls, format_option, length, print_document
 from provisioner.clouds.sandbox.cloud import SandboxCloud
 from provisioner.tags import format_time
@@ -36,7 +37,7 @@ def vanish(object_id: str) -> None:
     settings.say(f"{kind} {object_id} has vanished; its bill has ended")
 
 
-@click.group("clock")
+@click.group("clock", cls=CommandGroup)
 def clock() -> None:
     """The sandbox's own clock: the host's, plus what it was moved."""
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 import click
 
 from provisioner.cli import settings
+from provisioner.cli.groups import CommandGroup
 from provisioner.cli.sandbox.output import controls, format_option, length, print_document, print_table
 from provisioner.clouds.sandbox.errors import INJECTED
 from provisioner.clouds.sandbox.faults import Fault
@@ -15,7 +16,7 @@ from provisioner.clouds.sandbox.pools import ANYWHERE, parse
 from provisioner.units import format_duration
 
 
-@click.group("errors")
+@click.group("errors", cls=CommandGroup)
 def errors() -> None:
     """Errors that strike coming calls on purpose."""
 
@@ -64,7 +65,7 @@ def clear_errors() -> None:
     settings.say("no errors are injected")
 
 
-@click.group("latency")
+@click.group("latency", cls=CommandGroup)
 def latency() -> None:
     """How long calls block, changes take, and lists lag behind."""
 

@@ -7,11 +7,12 @@ from fractions import Fraction
 import click
 
 from provisioner.cli import settings
+from provisioner.cli.groups import CommandGroup
 from provisioner.cli.sandbox.output import controls, count_or_unlimited, format_option, print_document, print_table
 from provisioner.errors import UsageError
 
 
-@click.group("capacity")
+@click.group("capacity", cls=CommandGroup)
 def capacity() -> None:
     """Machines that can run at once in a pool of placements; without any limit there is always room."""
 
@@ -53,7 +54,7 @@ def clear_capacity() -> None:
     settings.say("capacity: unlimited everywhere")
 
 
-@click.group("quota")
+@click.group("quota", cls=CommandGroup)
 def quota() -> None:
     """Account quotas per region: vCPU on AWS, GPUs on GCP; without any there is no limit."""
 
