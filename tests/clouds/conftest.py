@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +18,9 @@ from provisioner.clouds.sandbox.cloud import SandboxCloud
 from provisioner.clouds.sandbox.controls import Controls
 from provisioner.units import GIB
 from provisioner.vocabulary import CapacityType
+
+if TYPE_CHECKING:  # moto costs seconds, and most tests need none of it
+    from tests.fakes.aws import FakeAws
 
 START = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 
@@ -156,13 +160,72 @@ def sandbox_gcp(home: Path) -> Iterator[Box]:
     made.cloud.close()
 
 
-RIGS: Mapping[str, Callable[[Path], Iterator[Rig]]] = {"sandbox-aws": sandbox_aws, "sandbox-gcp": sandbox_gcp}
+@dataclass
+class AwsRig(Rig):
+    """EC2 as patched moto plays it, with the door that tests look through."""
+
+    fake: FakeAws
+
+    def running(self, key: str = "token-1", **changes: object) -> Instance:
+        """A machine that has come up."""
+        return self.cloud.create_instance(self.request(key, **changes))
+
+
+@functools.cache
+def serve_aws_once() -> FakeAws:
+    """One emulated account a test process; each test finds it empty."""
+    from tests.fakes.aws import FakeAws
+
+    return FakeAws().start()
+
+
+@functools.cache
+def _load_models_once(path: str | None = None) -> object:
+    from botocore.loaders import create_loader
+
+    return create_loader(path)
+
+
+def aws(home: Path) -> Iterator[AwsRig]:
+    import botocore.session
+
+    from provisioner.clouds.aws.cloud import AwsCloud
+
+    fake = serve_aws_once()
+    fake.reset()
+    here = Placement("aws", "us-east-1", "use1-az2", "g6.xlarge", CapacityType.ON_DEMAND)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in fake.environment.items():
+            patch.setenv(name, value)
+        # Each session would read the SDK's description of EC2 again, 3 MB of JSON.
+        patch.setattr(botocore.session, "create_loader", _load_models_once)
+        yield AwsRig(
+            cloud=AwsCloud(catalog=read_catalog_once),
+            wait=lambda: None,
+            here=here,
+            next_zone=replace(here, zone="use1-az4"),
+            spot=replace(here, capacity_type=CapacityType.SPOT),
+            fake=fake,
+        )
+
+
+RIGS: Mapping[str, Callable[[Path], Iterator[Rig]]] = {
+    "aws": aws,
+    "sandbox-aws": sandbox_aws,
+    "sandbox-gcp": sandbox_gcp,
+}
 """Clouds that the conformance suite runs on: a new cloud adds its rig here."""
 
 
 @pytest.fixture(params=sorted(RIGS))
 def rig(request: pytest.FixtureRequest, home: Path) -> Iterator[Rig]:
     yield from RIGS[request.param](home)
+
+
+@pytest.fixture
+def aws_rig(home: Path) -> Iterator[AwsRig]:
+    """EC2 on patched moto, over HTTP."""
+    yield from aws(home)
 
 
 @pytest.fixture

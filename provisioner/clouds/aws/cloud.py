@@ -1,0 +1,157 @@
+"""An AWS account as a cloud: each call of the interface goes to the file that owns its concern."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from provisioner.clouds.aws.images import Images
+from provisioner.clouds.aws.instances import Instances
+from provisioner.clouds.aws.inventory import Inventory
+from provisioner.clouds.aws.network import Network
+from provisioner.clouds.aws.places import Places
+from provisioner.clouds.aws.power import Power
+from provisioner.clouds.aws.quota import Quotas
+from provisioner.clouds.aws.rates import Rates
+from provisioner.clouds.aws.session import AwsApi
+from provisioner.clouds.aws.settings import AwsSettings
+from provisioner.clouds.aws.storage import Storage
+from provisioner.clouds.aws.views import CLOUD
+from provisioner.clouds.cloud import BillableObject, Instance, InstanceRequest, Placement, Volume, VolumeRequest
+
+if TYPE_CHECKING:  # most calls need no catalog
+    from provisioner.catalog.snapshot import Catalog
+
+
+class AwsCloud:
+    """EC2 in all regions of an account. Nothing is imported from boto3 or asked of AWS before the first call.
+
+    Safe to share between threads.
+    """
+
+    def __init__(self, settings: AwsSettings | None = None, *, catalog: Callable[[], Catalog] | None = None) -> None:
+        """Name the account; nothing is asked yet.
+
+        Args:
+            settings: the user's own objects; the account's defaults where there are none.
+            catalog: gives instance types, quotas, image selectors and prices; the bundled ones by default.
+        """
+        own = settings or AwsSettings()
+        once = _Once(catalog or _bundled_catalog)
+        self._api = AwsApi(own)
+        places = Places(self._api)
+        self._images = Images(self._api, places, once)
+        self._network = Network(self._api, places, own)
+        quotas = Quotas(self._api, once, own.profile)
+        self._instances = Instances(self._api, places, self._images, self._network, quotas, own)
+        self._power = Power(self._instances)
+        self._storage = Storage(self._instances)
+        self._inventory = Inventory(self._instances, Rates(once))
+        self._places = places
+
+    @property
+    def provider(self) -> str:
+        """``aws``."""
+        return CLOUD
+
+    def identity(self) -> str:
+        """Who the credentials are and what they reach, for people: ``arn:… in account …, 17 regions``.
+
+        Raises:
+            CredentialsError: they are missing, expired or not valid; the remedy is the line that mends it.
+        """
+        who = self._api.call("sts", "GetCallerIdentity", self._api.home_region)
+        return f"{who['Arn']} in account {who['Account']}, {len(self._places.regions())} regions enabled"
+
+    def now(self) -> datetime:
+        """This host's time: the SDK refuses to sign where it is more than minutes off."""
+        return datetime.now(UTC)
+
+    def resolve_image(self, placement: Placement) -> str:
+        """The newest Deep Learning AMI that drives the placement's GPUs."""
+        return self._images.resolve(placement)
+
+    def create_instance(self, request: InstanceRequest) -> Instance:
+        """See ``Cloud.create_instance``."""
+        return self._instances.create(request)
+
+    def get_instance(self, placement: Placement, instance_id: str) -> Instance | None:
+        """See ``Cloud.get_instance``."""
+        return self._instances.get(placement, instance_id)
+
+    def find_instances(self, tags: Mapping[str, str], placements: Sequence[Placement]) -> list[Instance]:
+        """See ``Cloud.find_instances``."""
+        return self._instances.find(tags, placements)
+
+    def start_instance(self, placement: Placement, instance_id: str) -> Instance:
+        """See ``Cloud.start_instance``."""
+        return self._power.start(placement, instance_id)
+
+    def stop_instance(self, placement: Placement, instance_id: str) -> Instance:
+        """See ``Cloud.stop_instance``."""
+        return self._power.stop(placement, instance_id)
+
+    def terminate_instance(self, placement: Placement, instance_id: str) -> None:
+        """See ``Cloud.terminate_instance``."""
+        self._power.terminate(placement, instance_id)
+
+    def set_tags(self, placement: Placement, object_id: str, tags: Mapping[str, str]) -> None:
+        """See ``Cloud.set_tags``."""
+        self._inventory.set_tags(placement, object_id, tags)
+
+    def create_volume(self, request: VolumeRequest) -> Volume:
+        """See ``Cloud.create_volume``."""
+        return self._storage.create(request)
+
+    def find_volumes(self, tags: Mapping[str, str], placements: Sequence[Placement]) -> list[Volume]:
+        """See ``Cloud.find_volumes``."""
+        return self._storage.find(tags, placements)
+
+    def attach_volume(self, placement: Placement, instance_id: str, volume_id: str) -> None:
+        """See ``Cloud.attach_volume``."""
+        self._storage.attach(placement, instance_id, volume_id)
+
+    def grow_volume(self, placement: Placement, volume_id: str, size_bytes: int) -> Volume:
+        """See ``Cloud.grow_volume``."""
+        return self._storage.grow(placement, volume_id, size_bytes)
+
+    def delete_volume(self, placement: Placement, volume_id: str) -> None:
+        """See ``Cloud.delete_volume``."""
+        self._storage.delete(placement, volume_id)
+
+    def ensure_security_group(
+        self, placement: Placement, tags: Mapping[str, str], cidrs: Sequence[str], ports: Sequence[int]
+    ) -> str:
+        """See ``Cloud.ensure_security_group``."""
+        return self._network.ensure_group(placement, tags, cidrs, ports)
+
+    def delete_security_group(self, placement: Placement, group_id: str) -> None:
+        """See ``Cloud.delete_security_group``."""
+        self._network.delete_group(placement, group_id)
+
+    def list_objects(self) -> list[BillableObject]:
+        """See ``Cloud.list_objects``."""
+        return self._inventory.list_objects()
+
+
+class _Once:
+    """A catalog that is read at the first need and then kept, whichever thread needs it first."""
+
+    def __init__(self, load: Callable[[], Any]) -> None:
+        self._load = load
+        self._lock = threading.Lock()
+        self._catalog: Any = None
+
+    def __call__(self) -> Any:
+        with self._lock:
+            if self._catalog is None:
+                self._catalog = self._load()
+            return self._catalog
+
+
+def _bundled_catalog() -> Catalog:
+    from provisioner.catalog.snapshot import load_catalog
+
+    return load_catalog()

@@ -1,0 +1,280 @@
+"""Machines on EC2: one create call whose every byte follows from the request, and readings by id and by tag."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from provisioner.clouds.aws import tagging, views
+from provisioner.clouds.aws.images import Images
+from provisioner.clouds.aws.network import Network
+from provisioner.clouds.aws.places import Places
+from provisioner.clouds.aws.quota import Quotas
+from provisioner.clouds.aws.session import AwsApi, filters, in_parallel
+from provisioner.clouds.aws.settings import AwsSettings
+from provisioner.clouds.aws.views import Described
+from provisioner.clouds.cloud import Instance, InstanceRequest, InstanceState, Placement
+from provisioner.errors import CapacityError, GpuprovError, NotFound, QuotaError, Rejected, TokenMismatch, TokenSpent
+from provisioner.units import GIB, format_gib
+from provisioner.vocabulary import CapacityType
+
+_USER_DATA_BYTES_MAX = 16 * 1024
+"""Before base64. Source: EC2 user guide, "Run commands when you launch"."""
+_HOPS = 1
+"""The metadata service answers the machine itself, and nothing behind another bridge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instances:
+    """Machines of one account."""
+
+    api: AwsApi
+    places: Places
+    images: Images
+    network: Network
+    quotas: Quotas
+    settings: AwsSettings
+    _asked: set[str] = field(default_factory=set)
+    """Tokens whose call went out from this process: it may have taken effect, so it is made again whatever the quota says."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def create(self, request: InstanceRequest) -> Instance:
+        """See ``Cloud.create_instance``."""
+        region = request.placement.region
+        self.places.require(region)
+        parameters = self._parameters(request)
+        if self._note_asked(request.token):
+            self._check_quota(request)
+        try:
+            answer = self.api.call("ec2", "RunInstances", region, once=True, **parameters)
+        except TokenMismatch as error:
+            raise _about_token(TokenMismatch, request.token, error) from error
+        except TokenSpent as error:
+            raise self._spent(request, error) from error
+        except QuotaError as error:
+            raise self.quotas.explain(request.placement, error) from error
+        except NotFound as error:
+            # The request names something that is not there; the machine itself cannot be missing yet.
+            raise Rejected(error.message, where=error.where, remedy="correct the id, or leave it out") from error
+        self.quotas.forget_use(region)
+        made = views.view(answer["Instances"][0], region, self.places)
+        if made.state.is_gone or made.state is InstanceState.TERMINATING:
+            raise self._spent(request, None)
+        return made
+
+    def get(self, placement: Placement, instance_id: str) -> Instance | None:
+        """See ``Cloud.get_instance``."""
+        described = self.describe(placement.region, instance_id)
+        return None if described is None else views.view(described, placement.region, self.places)
+
+    def find(self, tags: Mapping[str, str], placements: Sequence[Placement]) -> list[Instance]:
+        """See ``Cloud.find_instances``. Regions that the account cannot start anything in hold nothing to find."""
+        wanted = dict.fromkeys(place.region for place in placements if place.cloud == views.CLOUD)
+        reachable = self.places.regions() if wanted else ()
+
+        def look(region: str) -> Iterator[Instance]:
+            for described in self._list(region, filters(tags)):
+                instance = views.view(described, region, self.places)
+                if tags.items() <= instance.tags.items():
+                    yield instance
+
+        found: list[Instance] = in_parallel(look, [region for region in wanted if region in reachable])
+        return sorted(found, key=lambda instance: (instance.created_at, instance.id))
+
+    def describe(self, region: str, instance_id: str) -> Described | None:
+        """One machine as EC2 describes it, or ``None`` where nothing is visible under the id."""
+        try:
+            answer = self.api.call("ec2", "DescribeInstances", region, InstanceIds=[instance_id])
+        except NotFound:
+            return None
+        return next((machine for one in answer["Reservations"] for machine in one["Instances"]), None)
+
+    def existing(self, placement: Placement, instance_id: str) -> Described:
+        """One machine that is there, in any state but gone or ending.
+
+        Raises:
+            NotFound: there is none.
+        """
+        described = self.describe(placement.region, instance_id)
+        if described is not None:
+            state = views.state(described)
+            if not state.is_gone and state is not InstanceState.TERMINATING:
+                return described
+        raise NotFound(
+            f"there is no instance {instance_id} in {placement.region}", remedy="`gpuprov refresh` shows what is"
+        )
+
+    def _list(self, region: str, asked: list[dict[str, Any]]) -> Iterator[Described]:
+        for reservation in self.api.pages("ec2", "DescribeInstances", region, "Reservations", Filters=asked):
+            yield from reservation["Instances"]
+
+    def _note_asked(self, token: str) -> bool:
+        """Whether a token is new to this process; noted as asked from here on."""
+        with self._lock:
+            is_new = token not in self._asked
+            self._asked.add(token)
+        return is_new
+
+    def _check_quota(self, request: InstanceRequest) -> None:
+        try:
+            self.quotas.check(request.placement, request.token)
+        except QuotaError:
+            # An earlier process may have made it a moment ago; a call that took effect is answered whatever the quota says.
+            if not self._by_token(request):
+                raise
+
+    def _by_token(self, request: InstanceRequest) -> list[Described]:
+        asked = [{"Name": "client-token", "Values": [request.token]}]
+        return list(self._list(request.placement.region, asked))
+
+    def _spent(self, request: InstanceRequest, error: TokenSpent | None) -> TokenSpent:
+        """The refusal of a token whose machine has ended, with the machine's id where it still shows."""
+        try:
+            made = ", ".join(str(machine["InstanceId"]) for machine in self._by_token(request))
+        except GpuprovError:
+            made = ""
+        cause = error or TokenSpent("the machine that it made has ended")
+        return TokenSpent(
+            f"{cause.message} (token {request.token} made {made or 'a machine that does not show any more'})",
+            where=cause.where,
+            remedy=cause.remedy,
+        )
+
+    def _parameters(self, request: InstanceRequest) -> dict[str, Any]:
+        """Every byte of the create call."""
+        placement = request.placement
+        written = tagging.write(request.name, request.tags)
+        kinds = ["instance", "volume", "network-interface"]
+        parameters: dict[str, Any] = {
+            "ClientToken": request.token,
+            "ImageId": request.image,
+            "InstanceType": placement.instance_type,
+            "MinCount": 1,
+            "MaxCount": 1,
+            "BlockDeviceMappings": self._disks(request),
+            "MetadataOptions": {
+                "HttpTokens": "required",
+                "HttpEndpoint": "enabled",
+                "HttpPutResponseHopLimit": _HOPS,
+                "InstanceMetadataTags": "enabled" if tagging.fit_metadata(request.tags) else "disabled",
+            },
+            "InstanceInitiatedShutdownBehavior": "stop" if request.stop_on_shutdown else "terminate",
+            **self._where(placement),
+            **self._market(request),
+        }
+        if placement.capacity_type is CapacityType.SPOT:
+            kinds.append("spot-instances-request")
+        parameters["TagSpecifications"] = tagging.specifications(kinds, written)
+        if request.security_group is not None:
+            parameters["SecurityGroupIds"] = [request.security_group]
+        if request.user_data:
+            parameters["UserData"] = _user_data(request.user_data)
+        if self.settings.instance_profile:
+            key = "Arn" if self.settings.instance_profile.startswith("arn:") else "Name"
+            parameters["IamInstanceProfile"] = {key: self.settings.instance_profile}
+        return parameters
+
+    def _where(self, placement: Placement) -> dict[str, Any]:
+        """Subnet or zone; neither where the request leaves the zone to EC2."""
+        zone = None if placement.zone is None else self.places.zone_name(placement.region, placement.zone)
+        subnet = self.network.subnet(placement)
+        if subnet is not None:
+            return {"SubnetId": subnet}
+        return {} if zone is None else {"Placement": {"AvailabilityZone": zone}}
+
+    def _market(self, request: InstanceRequest) -> dict[str, Any]:
+        """How the capacity is bought.
+
+        Source: EC2 API reference, SpotMarketOptions (a machine that may stop needs a persistent request) and
+        CapacityReservationSpecification; ansible/ansible#63246 (spot and shutdown behaviour).
+        """
+        capacity_type = request.placement.capacity_type
+        if capacity_type is CapacityType.SPOT:
+            persistent = {"SpotInstanceType": "persistent", "InstanceInterruptionBehavior": "stop"}
+            one_time = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
+            options = persistent if request.stop_on_shutdown else one_time
+            return {"InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": options}}
+        if capacity_type is CapacityType.RESERVED:
+            return {"CapacityReservationSpecification": {"CapacityReservationPreference": "capacity-reservations-only"}}
+        if capacity_type is CapacityType.CAPACITY_BLOCK:
+            target = {"CapacityReservationTarget": {"CapacityReservationId": self._block(request)}}
+            return {
+                "InstanceMarketOptions": {"MarketType": "capacity-block"},
+                "CapacityReservationSpecification": target,
+            }
+        if capacity_type is not CapacityType.ON_DEMAND:
+            raise Rejected(f"EC2 has no {capacity_type} capacity", remedy="leave placement.capacity at auto")
+        return {}
+
+    def _block(self, request: InstanceRequest) -> str:
+        """The capacity block that the machine goes into: the token's own, else the first active one with room.
+
+        Raises:
+            CapacityError: there is none.
+        """
+        placement = request.placement
+        for machine in self._by_token(request):
+            if machine.get("CapacityReservationId"):
+                return str(machine["CapacityReservationId"])
+        asked = [
+            {"Name": "instance-type", "Values": [placement.instance_type]},
+            {"Name": "reservation-type", "Values": ["capacity-block"]},
+            {"Name": "state", "Values": ["active"]},
+        ]
+        found = self.api.pages(
+            "ec2", "DescribeCapacityReservations", placement.region, "CapacityReservations", Filters=asked
+        )
+        fitting = [
+            block
+            for block in found
+            if block.get("AvailableInstanceCount", 0) > 0 and placement.zone in (None, block.get("AvailabilityZoneId"))
+        ]
+        if not fitting:
+            raise CapacityError(
+                f"no active capacity block of {placement.instance_type} in {placement.zone or placement.region} has room",
+                remedy="buy one first: `aws ec2 describe-capacity-block-offerings`, then `purchase-capacity-block`",
+            )
+        return str(min(fitting, key=lambda block: str(block["CapacityReservationId"]))["CapacityReservationId"])
+
+    def _disks(self, request: InstanceRequest) -> list[dict[str, Any]]:
+        """The root disk in the wanted size, and the image's other disks; all encrypted, all ending with the machine."""
+        root, *others = self.images.describe(request.image, request.placement.region).disks
+        if root.snapshot_bytes is not None and request.root_volume_bytes < root.snapshot_bytes:
+            raise Rejected(
+                f"the root disk of {format_gib(request.root_volume_bytes)} is smaller than image {request.image},"
+                f" which needs {format_gib(root.snapshot_bytes)}",
+                remedy="ask for a larger root disk, or pin a smaller image: aws.image",
+            )
+        common: dict[str, Any] = {"Encrypted": True, "DeleteOnTermination": True}
+        if self.settings.kms_key:
+            common["KmsKeyId"] = self.settings.kms_key
+        size = {"VolumeSize": -(-request.root_volume_bytes // GIB), "VolumeType": "gp3"}
+        return [
+            {"DeviceName": root.device, "Ebs": {**size, **common}},
+            *({"DeviceName": disk.device, "Ebs": common} for disk in others),
+        ]
+
+
+def _about_token(kind: type[TokenMismatch], token: str, error: TokenMismatch) -> TokenMismatch:
+    return kind(f"{error.message} (token {token})", where=error.where, remedy=error.remedy)
+
+
+def _user_data(text: str) -> bytes:
+    """A start script within EC2's limit; a longer one is packed, always to the same bytes.
+
+    Raises:
+        Rejected: it does not fit even so.
+    """
+    raw = text.encode()
+    if len(raw) <= _USER_DATA_BYTES_MAX:
+        return raw
+    packed = gzip.compress(raw, 9, mtime=0)
+    if len(packed) > _USER_DATA_BYTES_MAX:
+        raise Rejected(
+            f"the start script has {len(raw)} bytes, {len(packed)} packed; EC2 takes {_USER_DATA_BYTES_MAX}",
+            remedy="fetch its larger parts from S3 or from the container image",
+        )
+    return packed

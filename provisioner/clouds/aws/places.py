@@ -1,0 +1,73 @@
+"""Regions and zones of the account. Zones are known by id: letters differ from account to account.
+
+Source: AWS RAM user guide, "Availability Zone IDs"; skypilot-org/skypilot#1459.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from provisioner.clouds.aws.session import AwsApi
+from provisioner.errors import Rejected
+
+_NOT_ENABLED = "not-opted-in"
+
+
+class Places:
+    """What the account can reach; asked once and kept. Safe to share between threads."""
+
+    def __init__(self, api: AwsApi) -> None:
+        self._api = api
+        self._lock = threading.Lock()
+        self._regions: tuple[str, ...] | None = None
+        self._zones: dict[str, Mapping[str, str]] = {}
+
+    def regions(self) -> tuple[str, ...]:
+        """Regions that are enabled for the account, sorted. Only there can anything of ours be started."""
+        with self._lock:
+            if self._regions is None:
+                answer = self._api.call("ec2", "DescribeRegions", self._api.home_region, AllRegions=False)
+                found = (entry for entry in answer["Regions"] if entry.get("OptInStatus") != _NOT_ENABLED)
+                self._regions = tuple(sorted(str(entry["RegionName"]) for entry in found))
+            return self._regions
+
+    def require(self, region: str) -> None:
+        """Refuse a region that is not enabled before it is called: it would answer as if the keys were wrong.
+
+        Raises:
+            Rejected: it is not.
+        """
+        if region not in self.regions():
+            raise Rejected(
+                f"region {region} does not exist or is not enabled for this account",
+                remedy=f"`aws account enable-region --region-name {region}`, or leave it out of placement.regions",
+            )
+
+    def zone_name(self, region: str, zone_id: str) -> str:
+        """This account's letter for a zone.
+
+        Raises:
+            Rejected: the account has no such zone.
+        """
+        zones = self._of(region)
+        if zone_id not in zones:
+            raise Rejected(
+                f"there is no zone {zone_id} in {region} for this account; it has {', '.join(sorted(zones))}",
+                remedy="use one of those, or leave the zone open",
+            )
+        return zones[zone_id]
+
+    def zone_id(self, region: str, zone_name: str | None) -> str | None:
+        """The id of a zone by this account's letter; ``None`` where it is not known."""
+        return next((zone_id for zone_id, name in self._of(region).items() if name == zone_name), None)
+
+    def _of(self, region: str) -> Mapping[str, str]:
+        with self._lock:
+            known = self._zones.get(region)
+        if known is None:
+            answer = self._api.call("ec2", "DescribeAvailabilityZones", region)
+            known = {str(zone["ZoneId"]): str(zone["ZoneName"]) for zone in answer["AvailabilityZones"]}
+            with self._lock:
+                self._zones[region] = known
+        return known

@@ -1,0 +1,126 @@
+"""Stop, start and end: what a machine's market and state allow, and in which order.
+
+Source: EC2 user guide, "Stop and start your instance" and "Spot Instance requests" (a persistent request starts a new machine
+when its machine ends, so it is cancelled first).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from provisioner.clouds.aws import views
+from provisioner.clouds.aws.instances import Instances
+from provisioner.clouds.aws.views import Described
+from provisioner.clouds.cloud import Instance, InstanceState, Placement
+from provisioner.errors import NotFound, QuotaError, Rejected, Throttled
+from provisioner.vocabulary import CapacityType
+
+_ALIVE = (InstanceState.PENDING, InstanceState.RUNNING)
+SPOT_REQUEST_ID = "sir-"
+"""A persistent request that lost its machine ends in the same way: it would start another one."""
+_TRIES = 4
+_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """Power of the machines of one account."""
+
+    instances: Instances
+    sleep: Callable[[float], None] = time.sleep
+
+    def start(self, placement: Placement, instance_id: str) -> Instance:
+        """See ``Cloud.start_instance``."""
+        described = self.instances.existing(placement, instance_id)
+        seen = self._view(described, placement)
+        if seen.state in _ALIVE:
+            return seen
+        if seen.state is not InstanceState.STOPPED:
+            raise Rejected(f"{instance_id} is {seen.state}; only a stopped one can be started")
+        try:
+            self._once_more_if_throttled("StartInstances", placement, instance_id)
+        except QuotaError as error:
+            raise self.instances.quotas.explain(seen.placement, error) from error
+        return replace(seen, state=InstanceState.PENDING)
+
+    def stop(self, placement: Placement, instance_id: str) -> Instance:
+        """See ``Cloud.stop_instance``."""
+        described = self.instances.existing(placement, instance_id)
+        seen = self._view(described, placement)
+        if seen.state in {InstanceState.STOPPING, InstanceState.STOPPED}:
+            return seen
+        refusal = self._stop_refusal(described, placement)
+        if refusal is not None:
+            raise Rejected(f"{instance_id}: {refusal}", remedy="terminate it instead: `gpuprov down`")
+        self.instances.api.call("ec2", "StopInstances", placement.region, InstanceIds=[instance_id])
+        return replace(seen, state=InstanceState.STOPPING, public_ip=None)
+
+    def terminate(self, placement: Placement, instance_id: str) -> None:
+        """See ``Cloud.terminate_instance``."""
+        if instance_id.startswith(SPOT_REQUEST_ID):
+            self._cancel(placement, instance_id)
+            return
+        described = self.instances.describe(placement.region, instance_id)
+        if described is not None:
+            state = views.state(described)
+            if request_id := described.get("SpotInstanceRequestId"):
+                self._cancel(placement, str(request_id))
+            if state.is_gone or state is InstanceState.TERMINATING:
+                return
+        try:
+            self.instances.api.call("ec2", "TerminateInstances", placement.region, InstanceIds=[instance_id])
+        except NotFound:
+            return
+        finally:
+            self.instances.quotas.forget_use(placement.region)
+
+    def _view(self, described: Described, placement: Placement) -> Instance:
+        return views.view(described, placement.region, self.instances.places)
+
+    def _stop_refusal(self, described: Described, placement: Placement) -> str | None:
+        """Why a machine cannot be stopped, or ``None``."""
+        capacity_type = views.capacity_type(described)
+        if capacity_type is CapacityType.CAPACITY_BLOCK:
+            return "a capacity-block instance cannot be stopped"
+        if capacity_type is not CapacityType.SPOT:
+            return None
+        request = self._spot_request(described, placement)
+        if request is not None and request.get("Type") == "persistent":
+            return None
+        return "a one-time spot instance cannot be stopped"
+
+    def _spot_request(self, described: Described, placement: Placement) -> dict[str, Any] | None:
+        request_id = described.get("SpotInstanceRequestId")
+        if not request_id:
+            return None
+        try:
+            answer = self.instances.api.call(
+                "ec2", "DescribeSpotInstanceRequests", placement.region, SpotInstanceRequestIds=[request_id]
+            )
+        except NotFound:
+            return None
+        return next(iter(answer["SpotInstanceRequests"]), None)
+
+    def _cancel(self, placement: Placement, request_id: str) -> None:
+        try:
+            self.instances.api.call(
+                "ec2", "CancelSpotInstanceRequests", placement.region, SpotInstanceRequestIds=[request_id]
+            )
+        except NotFound:
+            return
+
+    def _once_more_if_throttled(self, operation: str, placement: Placement, instance_id: str) -> None:
+        """One try, so that a want of capacity is not repeated by the SDK; a throttled one a few times, with jitter."""
+        for number in range(1, _TRIES + 1):
+            try:
+                self.instances.api.call("ec2", operation, placement.region, once=True, InstanceIds=[instance_id])
+            except Throttled:
+                if number == _TRIES:
+                    raise
+                self.sleep(_PAUSE_S * 2**number * (0.5 + random.random() / 2))  # noqa: S311 - jitter, not a secret
+            else:
+                return

@@ -1,0 +1,304 @@
+"""Reads AWS prices for ``prices refresh``: Price List, spot price history, type offerings by zone id, quotas, placement scores.
+
+Rights: pricing:GetProducts and ec2:DescribeRegions, DescribeAvailabilityZones, DescribeInstanceTypeOfferings and
+DescribeSpotPriceHistory are needed; without servicequotas:GetServiceQuota or ec2:GetSpotPlacementScores these parts are left out.
+
+Source: AWS Price List Query API and EC2 API references; the filters are those of aws/karpenter-provider-aws (pkg/providers/pricing).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from provisioner.catalog.fetched import (
+    OFFERINGS,
+    ON_DEMAND,
+    QUOTAS,
+    SPOT,
+    PriceQuote,
+    RegionFacts,
+    Score,
+    Scores,
+    SourceRow,
+)
+from provisioner.catalog.instances import InstanceType
+from provisioner.catalog.patience import Patience
+from provisioner.catalog.snapshot import Catalog
+from provisioner.clouds.aws.errors import code_of
+from provisioner.clouds.aws.places import Places
+from provisioner.clouds.aws.session import AwsApi
+from provisioner.clouds.aws.settings import AwsSettings
+from provisioner.errors import CloudError, CredentialsError, GpuprovError, NotFound
+
+PRICE_LIST = SourceRow(
+    "aws_price_list", "AWS Price List, GetProducts of AmazonEC2", "pricing API of the user's account", "2017-10-15"
+)
+SPOT_HISTORY = SourceRow(
+    "aws_spot_history", "EC2 DescribeSpotPriceHistory", "EC2 API of the user's account", "2016-11-15"
+)
+TYPE_OFFERINGS = SourceRow(
+    "aws_type_offerings", "EC2 DescribeInstanceTypeOfferings by zone id", "EC2 API of the user's account", "2016-11-15"
+)
+SERVICE_QUOTAS = SourceRow(
+    "aws_service_quotas", "Service Quotas GetServiceQuota", "Service Quotas API of the user's account", "2019-06-24"
+)
+
+PRICING_REGION = "us-east-1"
+"""One of the three regions with an endpoint of the Price List API; each knows the prices of all regions."""
+_ON_DEMAND_FILTERS = {
+    "operatingSystem": "Linux",
+    "preInstalledSw": "NA",
+    "capacitystatus": "Used",
+    "marketoption": "OnDemand",
+}
+"""Without ``marketoption`` capacity-block rows come as on-demand prices of 0."""
+_PASSES = (
+    {"tenancy": "Shared", "productFamily": "Compute Instance"},
+    {"tenancy": "Dedicated", "productFamily": "Compute Instance (bare metal)"},
+)
+"""Bare-metal types are listed with dedicated tenancy only."""
+_PRODUCTS_A_PAGE = 100
+_TYPES_A_FILTER = 200
+"""Most values of one EC2 filter."""
+_LINUX = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
+_REGION_ZONE = re.compile(r"[a-z]+\d+-az\d+")
+"""Ids of a region's own zones. Local and wavelength zones (usw2-lax1-az1) have prices of their own and need opting in."""
+_SCORED_TYPES = 10
+"""New configurations that an account may ask scores for in 24 hours are few (MaxConfigLimitExceeded); the same ones may be
+asked again, so the same types are asked each time."""
+_SCORED_REGIONS = 10
+_LIMITED = "MaxConfigLimitExceeded"
+
+
+@dataclass(slots=True)
+class AwsPrices:
+    """A ``PriceFetcher`` of one AWS account. Safe to share between threads."""
+
+    catalog: Catalog
+    api: AwsApi = field(default_factory=lambda: AwsApi(AwsSettings()))
+    patience: Patience = field(default_factory=Patience)
+    cloud: str = "aws"
+    sources: Sequence[SourceRow] = (PRICE_LIST, SPOT_HISTORY, TYPE_OFFERINGS, SERVICE_QUOTAS)
+    _places: Places = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._places = Places(self.api)
+
+    def regions(self) -> tuple[str, ...]:
+        """Regions that are enabled for the account, sorted.
+
+        Raises:
+            CredentialsError: no valid credentials, or no right to list regions.
+            CloudError: AWS did not answer.
+        """
+        return self.patience.call(self._places.regions)
+
+    def fetch(self, region: str) -> RegionFacts:
+        """On-demand and spot prices, offerings and quotas of one region.
+
+        Raises:
+            GpuprovError: any page of the prices or offerings could not be read.
+        """
+        on_demand = tuple(self._on_demand(region))
+        offerings = tuple(sorted(self._offerings(region)))
+        spot = tuple(self._spot(region))
+        quotas, notes = self._quotas(region)
+        return RegionFacts(
+            region=region,
+            prices={ON_DEMAND: on_demand, SPOT: spot},
+            sources={
+                ON_DEMAND: PRICE_LIST.source,
+                SPOT: SPOT_HISTORY.source,
+                OFFERINGS: TYPE_OFFERINGS.source,
+                QUOTAS: SERVICE_QUOTAS.source,
+            },
+            offerings=offerings,
+            quotas=quotas,
+            notes=notes,
+        )
+
+    def placement_scores(self, regions: Sequence[str]) -> Scores:
+        """Scores of one machine of the smallest type of the newest GPUs, in at most ten regions."""
+        found: list[Score] = []
+        asked = list(regions)[:_SCORED_REGIONS]
+        for name in scored_types(self._types()):
+            try:
+                found += self._scores(name, asked)
+            except CredentialsError as error:
+                return Scores(tuple(found), (f"spot placement scores left out: {error.message}",))
+            except GpuprovError as error:
+                if code_of(error) != _LIMITED:
+                    raise
+                return Scores(
+                    tuple(found), ("spot placement scores from here on left out: AWS allows few new questions a day",)
+                )
+        return Scores(tuple(found))
+
+    # Prices
+
+    def _on_demand(self, region: str) -> Iterator[PriceQuote]:
+        known = self._types()
+        for one_pass in _PASSES:
+            wanted = {"regionCode": region, **_ON_DEMAND_FILTERS, **one_pass}
+            entries = self._pages(
+                "pricing",
+                "GetProducts",
+                PRICING_REGION,
+                "PriceList",
+                ServiceCode="AmazonEC2",
+                Filters=[{"Type": "TERM_MATCH", "Field": key, "Value": value} for key, value in wanted.items()],
+                MaxResults=_PRODUCTS_A_PAGE,
+            )
+            for entry in entries:
+                quote = read_product(entry, region)
+                if quote is not None and (quote.instance_type in known or _has_gpus(entry)):
+                    yield quote
+
+    def _spot(self, region: str) -> Iterator[PriceQuote]:
+        """The newest price of each type and zone."""
+        newest: dict[tuple[str, str], tuple[datetime, str]] = {}
+        for entry in self._of_types(
+            region,
+            "DescribeSpotPriceHistory",
+            "SpotPriceHistory",
+            StartTime=datetime.now(UTC),
+            ProductDescriptions=["Linux/UNIX"],
+        ):
+            zone = entry.get("AvailabilityZoneId") or self._places.zone_id(region, entry.get("AvailabilityZone"))
+            if zone is None or not _REGION_ZONE.fullmatch(zone) or entry.get("ProductDescription") not in _LINUX:
+                continue
+            key, seen = (str(entry["InstanceType"]), str(zone)), (entry["Timestamp"], str(entry["SpotPrice"]))
+            newest[key] = max(newest.get(key, seen), seen)
+        for (name, zone), (_, price) in sorted(newest.items()):
+            yield PriceQuote(name, zone, price)
+
+    def _offerings(self, region: str) -> Iterator[tuple[str, str]]:
+        for entry in self._of_types(
+            region, "DescribeInstanceTypeOfferings", "InstanceTypeOfferings", LocationType="availability-zone-id"
+        ):
+            if _REGION_ZONE.fullmatch(str(entry["Location"])):
+                yield str(entry["Location"]), str(entry["InstanceType"])
+
+    def _scores(self, instance_type: str, regions: Sequence[str]) -> list[Score]:
+        entries = self._pages(
+            "ec2",
+            "GetSpotPlacementScores",
+            self.api.home_region,
+            "SpotPlacementScores",
+            InstanceTypes=[instance_type],
+            TargetCapacity=1,
+            SingleAvailabilityZone=True,
+            RegionNames=list(regions),
+        )
+        return [
+            Score(str(one["Region"]), str(one["AvailabilityZoneId"]), instance_type, int(one["Score"]))
+            for one in entries
+            if one.get("AvailabilityZoneId")
+        ]
+
+    # Quotas
+
+    def _quotas(self, region: str) -> tuple[tuple[tuple[str, str], ...] | None, tuple[str, ...]]:
+        """Limits of the GPU families in vCPU; without the right to read them, nothing and a note."""
+        found = []
+        for code in quota_codes(self._types()):
+            try:
+                answer = self._call("service-quotas", "GetServiceQuota", region, ServiceCode="ec2", QuotaCode=code)
+            except NotFound:
+                continue  # Not every region has every family.
+            except GpuprovError as error:
+                return None, (f"quotas left out: {error.message}",)
+            found.append((code, str(answer["Quota"]["Value"])))
+        return tuple(found), ()
+
+    # Calls
+
+    def _types(self) -> Mapping[str, InstanceType]:
+        return {name: instance for (cloud, name), instance in self.catalog.instances.items() if cloud == self.cloud}
+
+    def _of_types(self, region: str, operation: str, key: str, **parameters: Any) -> Iterator[dict[str, Any]]:
+        """Items of an EC2 list about the types that the catalog knows."""
+        names = sorted(self._types())
+        for start in range(0, len(names), _TYPES_A_FILTER):
+            some = [{"Name": "instance-type", "Values": names[start : start + _TYPES_A_FILTER]}]
+            yield from self._pages("ec2", operation, region, key, Filters=some, **parameters)
+
+    def _pages(self, service: str, operation: str, region: str, key: str, **parameters: Any) -> Iterator[Any]:
+        """Items of all pages, each page with patience of its own."""
+        token: str | None = None
+        while True:
+            more = {"NextToken": token} if token else {}
+            answer = self._call(service, operation, region, **parameters, **more)
+            yield from answer.get(key, ())
+            token, before = answer.get("NextToken"), token
+            if not token:
+                return
+            if token == before:
+                raise CloudError(
+                    f"{operation} in {region} gives the same page again and again", remedy="try again later"
+                )
+
+    def _call(self, service: str, operation: str, region: str, **parameters: Any) -> dict[str, Any]:
+        return self.patience.call(lambda: self.api.call(service, operation, region, once=True, **parameters))
+
+
+def read_product(entry: str | Mapping[str, Any], region: str) -> PriceQuote | None:
+    """The on-demand price of one entry of the Price List, ``None`` where it has none in USD an hour.
+
+    Raises:
+        CloudError: the entry has another form than the documented one.
+    """
+    try:
+        product = _product(entry)
+        name = product["product"]["attributes"]["instanceType"]
+        dimensions = [
+            dimension
+            for term in product["terms"].get("OnDemand", {}).values()
+            for dimension in term["priceDimensions"].values()
+            if dimension["unit"] == "Hrs" and "USD" in dimension["pricePerUnit"]
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CloudError(
+            f"the price list of {region} has an entry of another form: {type(error).__name__} {error}",
+            where=f"pricing:GetProducts of {region}",
+            remedy="try again later; if it stays, please report it",
+        ) from None
+    if not dimensions:
+        return None
+    return PriceQuote(str(name), "*", str(dimensions[0]["pricePerUnit"]["USD"]))
+
+
+def quota_codes(types: Mapping[str, InstanceType]) -> tuple[str, ...]:
+    """Codes of the quotas that these types take from, sorted."""
+    codes = {code for one in types.values() if one.kind == "gpu" for code in (one.quota_on_demand, one.quota_spot)}
+    return tuple(sorted(code for code in codes if code))
+
+
+def scored_types(types: Mapping[str, InstanceType]) -> tuple[str, ...]:
+    """The smallest spot type of each GPU, those with the most memory first: there supply is shortest."""
+    smallest: dict[str, InstanceType] = {}
+    for one in types.values():
+        if one.kind != "gpu" or one.spot_available != "yes" or one.status != "current" or one.gpu_model is None:
+            continue
+        best = smallest.get(one.gpu_model)
+        if one.gpu_fraction == 1 and (best is None or (one.gpu_count, one.vcpu) < (best.gpu_count, best.vcpu)):
+            smallest[one.gpu_model] = one
+    ranked = sorted(smallest.values(), key=lambda one: (-(one.gpu_memory_nominal_bytes or 0), one.name))
+    return tuple(one.name for one in ranked[:_SCORED_TYPES])
+
+
+def _product(entry: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    found = json.loads(entry) if isinstance(entry, str) else entry
+    if not isinstance(found, Mapping):
+        raise TypeError(f"{type(found).__name__} instead of an object")
+    return found
+
+
+def _has_gpus(entry: str | Mapping[str, Any]) -> bool:
+    """Whether the Price List says that a type has GPUs: such a type is new to the catalog."""
+    return str(_product(entry)["product"]["attributes"].get("gpu", "0")) not in ("", "0", "NA")

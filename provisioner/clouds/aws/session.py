@@ -1,0 +1,150 @@
+"""The one door to boto3: clients with explicit time-outs and retries, and every error of theirs as one of ours.
+
+boto3 is imported with the first call. Endpoints, proxies, profiles and regions are the SDK's own settings
+(``AWS_ENDPOINT_URL``, ``AWS_PROFILE``, ``~/.aws/config``).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from provisioner.clouds.aws.errors import About, translate
+from provisioner.clouds.aws.settings import AwsSettings
+
+T = TypeVar("T")
+
+HOME_REGION = "us-east-1"
+"""Where the account is asked about itself when the user's configuration names no region."""
+
+_CONNECT_TIMEOUT_S = 5
+_READ_TIMEOUT_S = 30
+_LAUNCH_READ_TIMEOUT_S = 60
+"""A large GPU machine can keep the call for tens of seconds."""
+_READ_TRIES = 5
+_THREADS_MAX = 16
+_AGENT = "gpuprov"
+
+
+class AwsApi:
+    """Calls of one account. Safe to share between threads."""
+
+    def __init__(self, settings: AwsSettings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._session: Any = None
+        self._clients: dict[tuple[str, str, bool], Any] = {}
+
+    @property
+    def home_region(self) -> str:
+        """The region of the user's configuration, else ``HOME_REGION``."""
+        about = About("sts", "configuration", HOME_REGION, self._settings.profile)
+        return str(self._guarded(about, lambda: self._open_session().region_name) or HOME_REGION)
+
+    def call(
+        self, service: str, operation: str, region: str, *, once: bool = False, **parameters: Any
+    ) -> dict[str, Any]:
+        """The answer of one call.
+
+        Args:
+            service: as boto3 names it, ``ec2``.
+            operation: as the API names it, ``RunInstances``.
+            region: where.
+            once: make exactly one try, for calls that a refusal for want of capacity may answer: AWS sends it as
+                HTTP 500, and the SDK would repeat it.
+            **parameters: of the call.
+
+        Raises:
+            GpuprovError: by the table in ``errors``.
+        """
+        about = About(service, operation, region, self._settings.profile)
+
+        def ask() -> dict[str, Any]:
+            answer: dict[str, Any] = getattr(self._client(service, region, once=once), _method(operation))(**parameters)
+            return answer
+
+        return self._guarded(about, ask)
+
+    def pages(self, service: str, operation: str, region: str, key: str, **parameters: Any) -> list[dict[str, Any]]:
+        """The items under ``key`` of all pages of a list; all of them, or an error.
+
+        Raises:
+            GpuprovError: any page failed.
+        """
+        about = About(service, operation, region, self._settings.profile)
+
+        def ask() -> list[dict[str, Any]]:
+            paginator = self._client(service, region, once=False).get_paginator(_method(operation))
+            return [item for page in paginator.paginate(**parameters) for item in page.get(key, ())]
+
+        return self._guarded(about, ask)
+
+    def _client(self, service: str, region: str, *, once: bool) -> Any:
+        key = (service, region, once)
+        with self._lock:
+            if key not in self._clients:
+                self._clients[key] = self._open_session().client(service, region_name=region, config=_config(once=once))
+            return self._clients[key]
+
+    def _open_session(self) -> Any:
+        if self._session is None:
+            import boto3  # type: ignore[import-untyped] # boto3 ships no types
+
+            self._session = boto3.session.Session(profile_name=self._settings.profile)
+        return self._session
+
+    def _guarded(self, about: About, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
+        except Exception as error:
+            ours = translate(error, about)
+            if ours is None:
+                raise
+            raise ours from error
+
+
+def in_parallel(work: Callable[[T], Iterable[Any]], items: Iterable[T]) -> list[Any]:
+    """The results of work on each item, in the order of the items; a failure of any is a failure of all.
+
+    Raises:
+        GpuprovError: the first failure, by the order of the items.
+    """
+    todo = list(items)
+    if len(todo) < 2:
+        return [result for item in todo for result in work(item)]
+    with ThreadPoolExecutor(min(_THREADS_MAX, len(todo)), thread_name_prefix="aws") as pool:
+        return [result for results in pool.map(lambda item: list(work(item)), todo) for result in results]
+
+
+def filters(tags: Mapping[str, str], *more: tuple[str, str]) -> list[dict[str, Any]]:
+    """EC2 filters for objects that carry all of ``tags`` and are ours (they have a stack-id)."""
+    from provisioner.tags import STACK_ID
+
+    named = [(f"tag:{key}", _literal(value)) for key, value in sorted(tags.items())]
+    own = [] if STACK_ID in tags else [("tag-key", STACK_ID)]
+    return [{"Name": name, "Values": [value]} for name, value in (*named, *own, *more)]
+
+
+def _literal(value: str) -> str:
+    """A filter value that matches only itself: ``*`` and ``?`` are wildcards there. Source: EC2 user guide, "Filtering"."""
+    return value.replace("\\", "\\\\").replace("*", "\\*").replace("?", "\\?")
+
+
+def _method(operation: str) -> str:
+    from botocore import xform_name  # type: ignore[import-untyped]
+
+    return str(xform_name(operation))
+
+
+def _config(*, once: bool) -> Any:
+    from botocore.config import Config  # type: ignore[import-untyped]
+
+    return Config(
+        connect_timeout=_CONNECT_TIMEOUT_S,
+        read_timeout=_LAUNCH_READ_TIMEOUT_S if once else _READ_TIMEOUT_S,
+        retries={"mode": "standard", "total_max_attempts": 1 if once else _READ_TRIES},
+        max_pool_connections=_THREADS_MAX,
+        user_agent_extra=_AGENT,
+    )

@@ -1,0 +1,172 @@
+"""Data disks on EBS: encrypted, in one zone, kept when their machine ends, grown in place."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC
+from typing import Any
+
+from provisioner.clouds.aws import tagging, views
+from provisioner.clouds.aws.errors import code_of
+from provisioner.clouds.aws.instances import Instances
+from provisioner.clouds.aws.session import filters, in_parallel
+from provisioner.clouds.cloud import Placement, Volume, VolumeRequest
+from provisioner.errors import NotFound, Rejected, TimedOut, TokenMismatch, TokenSpent
+from provisioner.units import GIB, format_gib
+
+_DEVICES = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
+"""Device names that EC2 recommends for data disks. Source: EC2 user guide, "Device names on Linux instances"."""
+_ENDED = ("deleting", "deleted")
+_LOOKS = 60
+_PAUSE_S = 1.0
+_ATTACHED = ("attaching", "attached", "busy", "detaching")
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Data disks of one account."""
+
+    instances: Instances
+    sleep: Callable[[float], None] = time.sleep
+
+    def create(self, request: VolumeRequest) -> Volume:
+        """See ``Cloud.create_volume``."""
+        if request.size_bytes <= 0:
+            raise Rejected(f"a disk of {request.size_bytes} bytes")
+        places, settings = self.instances.places, self.instances.settings
+        places.require(request.region)
+        parameters: dict[str, Any] = {
+            "ClientToken": request.token,
+            "AvailabilityZone": places.zone_name(request.region, request.zone),
+            "Size": -(-request.size_bytes // GIB),
+            "VolumeType": "gp3",
+            "Encrypted": True,
+            "TagSpecifications": tagging.specifications(["volume"], tagging.write(request.name, request.tags)),
+        }
+        if settings.kms_key:
+            parameters["KmsKeyId"] = settings.kms_key
+        try:
+            made = self.instances.api.call("ec2", "CreateVolume", request.region, **parameters)
+        except TokenMismatch as error:
+            raise TokenMismatch(
+                f"{error.message} (token {request.token})", where=error.where, remedy=error.remedy
+            ) from error
+        if made.get("State") in _ENDED:
+            raise TokenSpent(f"token {request.token} made {made['VolumeId']}, which is {made['State']}")
+        return self.view(
+            {**made, "Tags": made.get("Tags") or parameters["TagSpecifications"][0]["Tags"]}, request.region
+        )
+
+    def find(self, tags: Mapping[str, str], placements: Sequence[Placement]) -> list[Volume]:
+        """See ``Cloud.find_volumes``. Root disks are none: they end with their machine."""
+        wanted = dict.fromkeys(place.region for place in placements if place.cloud == views.CLOUD)
+        reachable = self.instances.places.regions() if wanted else ()
+
+        def look(region: str) -> Iterator[Volume]:
+            found = self.instances.api.pages("ec2", "DescribeVolumes", region, "Volumes", Filters=filters(tags))
+            for described in found:
+                volume = self.view(described, region)
+                if described["State"] not in _ENDED and not is_root(described) and tags.items() <= volume.tags.items():
+                    yield volume
+
+        found: list[Volume] = in_parallel(look, [region for region in wanted if region in reachable])
+        return sorted(found, key=lambda volume: (volume.created_at, volume.id))
+
+    def attach(self, placement: Placement, instance_id: str, volume_id: str) -> None:
+        """See ``Cloud.attach_volume``."""
+        volume = self._ready(placement.region, volume_id)
+        if volume.attached_to == instance_id:
+            return
+        if volume.attached_to is not None:
+            raise Rejected(f"{volume_id} is attached to {volume.attached_to}", remedy="detach it there first")
+        machine = self.instances.existing(placement, instance_id)
+        zone = views.placement(machine, placement.region, self.instances.places).zone
+        if zone != volume.zone:
+            raise Rejected(
+                f"{volume_id} is in {volume.zone}, {instance_id} in {zone}",
+                remedy="make the machine in the disk's zone",
+            )
+        used = {str(mapping["DeviceName"]) for mapping in machine.get("BlockDeviceMappings") or ()}
+        device = next((name for name in _DEVICES if name not in used), None)
+        if device is None:
+            raise Rejected(f"{instance_id} has {len(used)} disks; no device name is free")
+        self.instances.api.call(
+            "ec2", "AttachVolume", placement.region, InstanceId=instance_id, VolumeId=volume_id, Device=device
+        )
+
+    def grow(self, placement: Placement, volume_id: str, size_bytes: int) -> Volume:
+        """See ``Cloud.grow_volume``."""
+        volume = self._get(placement.region, volume_id)
+        size_gib = -(-size_bytes // GIB)
+        if size_gib * GIB < volume.size_bytes:
+            raise Rejected(
+                f"{volume_id} has {format_gib(volume.size_bytes)} and cannot shrink to {format_gib(size_bytes)}",
+                remedy="make a smaller disk and copy the data",
+            )
+        if size_gib * GIB > volume.size_bytes:
+            self.instances.api.call("ec2", "ModifyVolume", placement.region, VolumeId=volume_id, Size=size_gib)
+        return replace(volume, size_bytes=size_gib * GIB)
+
+    def delete(self, placement: Placement, volume_id: str) -> None:
+        """See ``Cloud.delete_volume``."""
+        try:
+            self.instances.api.call("ec2", "DeleteVolume", placement.region, VolumeId=volume_id)
+        except NotFound:
+            return
+        except Rejected as error:
+            if code_of(error) != "VolumeInUse":
+                raise
+            holder = self._get(placement.region, volume_id).attached_to
+            raise Rejected(
+                f"{error.message} (attached to {holder})", where=error.where, remedy="end that machine first"
+            ) from error
+
+    def _get(self, region: str, volume_id: str) -> Volume:
+        answer = self.instances.api.call("ec2", "DescribeVolumes", region, VolumeIds=[volume_id])
+        described = next(iter(answer["Volumes"]), None)
+        if described is None or described["State"] in _ENDED:
+            raise NotFound(f"there is no volume {volume_id} in {region}")
+        return self.view(described, region)
+
+    def _ready(self, region: str, volume_id: str) -> Volume:
+        """A disk once EC2 has made it: one that is still being made cannot be attached.
+
+        Raises:
+            TimedOut: it is not ready after a minute.
+        """
+        for look in range(_LOOKS):
+            if look:
+                self.sleep(_PAUSE_S)
+            volume = self._get(region, volume_id)
+            if volume.state != "creating":
+                return volume
+        raise TimedOut(f"{volume_id} in {region} is still being made", remedy="run the command again")
+
+    def view(self, described: Mapping[str, Any], region: str) -> Volume:
+        """A disk as the interface shows it."""
+        shown = tagging.read(described.get("Tags"))
+        holder = next(
+            (a["InstanceId"] for a in described.get("Attachments") or () if a.get("State") in _ATTACHED), None
+        )
+        zone = described.get("AvailabilityZoneId") or self.instances.places.zone_id(
+            region, described.get("AvailabilityZone")
+        )
+        return Volume(
+            id=str(described["VolumeId"]),
+            name=shown.name,
+            cloud=views.CLOUD,
+            region=region,
+            zone=str(zone),
+            size_bytes=int(described["Size"]) * GIB,
+            tags=shown.tags,
+            created_at=described["CreateTime"].astimezone(UTC),
+            attached_to=holder,
+            state=str(described["State"]),
+        )
+
+
+def is_root(described: Mapping[str, Any]) -> bool:
+    """Whether a disk came with the machine that it is attached to, and ends with it."""
+    return any(attachment.get("DeleteOnTermination") for attachment in described.get("Attachments") or ())

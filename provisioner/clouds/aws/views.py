@@ -1,0 +1,105 @@
+"""Machines as EC2 describes them, in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from provisioner.clouds.aws import tagging
+from provisioner.clouds.aws.places import Places
+from provisioner.clouds.cloud import Instance, InstanceState, Placement
+from provisioner.vocabulary import CapacityType
+
+CLOUD = "aws"
+_STATES = {
+    "pending": InstanceState.PENDING,
+    "running": InstanceState.RUNNING,
+    "stopping": InstanceState.STOPPING,
+    "stopped": InstanceState.STOPPED,
+    "shutting-down": InstanceState.TERMINATING,
+    "terminated": InstanceState.TERMINATED,
+}
+_TAKEN_BACK = "Server.SpotInstanceTermination"
+"""Source: EC2 API reference, StateReason."""
+_ONLY_RESERVED = "capacity-reservations-only"
+_LIFECYCLES = {"spot": CapacityType.SPOT, "capacity-block": CapacityType.CAPACITY_BLOCK}
+
+Described = Mapping[str, Any]
+"""One instance of ``DescribeInstances``."""
+
+
+def view(described: Described, region: str, places: Places) -> Instance:
+    """A machine as the interface shows it."""
+    shown = tagging.read(described.get("Tags"))
+    reason = described.get("StateReason") or {}
+    return Instance(
+        id=str(described["InstanceId"]),
+        name=shown.name,
+        placement=placement(described, region, places),
+        state=state(described),
+        tags=shown.tags,
+        image=str(described.get("ImageId", "")),
+        created_at=created_at(described),
+        private_ip=described.get("PrivateIpAddress") or None,
+        public_ip=described.get("PublicIpAddress") or None,
+        volume_ids=data_volumes(described),
+        token=described.get("ClientToken") or None,
+        console=(str(reason["Message"]),) if reason.get("Message") else (),
+    )
+
+
+def placement(described: Described, region: str, places: Places) -> Placement:
+    """Where a machine is; the zone by its id."""
+    where = described.get("Placement") or {}
+    zone = where.get("AvailabilityZoneId") or places.zone_id(region, where.get("AvailabilityZone"))
+    return Placement(CLOUD, region, zone, str(described["InstanceType"]), capacity_type(described))
+
+
+def state(described: Described) -> InstanceState:
+    """Power state; a spot machine that was taken back and is gone is ``interrupted``, one that was stopped is ``stopped``."""
+    found = _STATES[described["State"]["Name"]]
+    if found is InstanceState.TERMINATED and (described.get("StateReason") or {}).get("Code") == _TAKEN_BACK:
+        return InstanceState.INTERRUPTED
+    return found
+
+
+def capacity_type(described: Described) -> CapacityType:
+    """How it was bought."""
+    lifecycle = _LIFECYCLES.get(described.get("InstanceLifecycle") or "")
+    if lifecycle is not None:
+        return lifecycle
+    reservation = described.get("CapacityReservationSpecification") or {}
+    only_reserved = reservation.get("CapacityReservationPreference") == _ONLY_RESERVED
+    return CapacityType.RESERVED if only_reserved else CapacityType.ON_DEMAND
+
+
+def created_at(described: Described) -> datetime:
+    """When it was made: when its first network interface was attached, since ``LaunchTime`` is the last start."""
+    for interface in described.get("NetworkInterfaces") or ():
+        attachment = interface.get("Attachment") or {}
+        if attachment.get("DeviceIndex") == 0 and attachment.get("AttachTime"):
+            return _utc(attachment["AttachTime"])
+    return _utc(described["LaunchTime"])
+
+
+def data_volumes(described: Described) -> tuple[str, ...]:
+    """Disks that outlive the machine, in the order of their devices."""
+    mappings = sorted(described.get("BlockDeviceMappings") or (), key=lambda mapping: str(mapping["DeviceName"]))
+    return tuple(str(m["Ebs"]["VolumeId"]) for m in mappings if not is_root(described, m))
+
+
+def root_volumes(described: Described) -> tuple[str, ...]:
+    """Disks that end with the machine."""
+    mappings = described.get("BlockDeviceMappings") or ()
+    return tuple(str(m["Ebs"]["VolumeId"]) for m in mappings if is_root(described, m))
+
+
+def is_root(described: Described, mapping: Mapping[str, Any]) -> bool:
+    """Whether a disk came with the machine and ends with it; an attached data disk stays when its machine ends."""
+    is_system = mapping["DeviceName"] == described.get("RootDeviceName")
+    return bool(is_system or (mapping.get("Ebs") or {}).get("DeleteOnTermination"))
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.astimezone(UTC)

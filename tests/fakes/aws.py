@@ -1,0 +1,313 @@
+"""AWS on the loopback: patched moto behind a door that records, refuses, loses answers and keeps client tokens.
+
+The door works on the wire, so the real SDK runs against it: an error has its real status (a want of capacity is HTTP 500), a lost
+answer is a connection that ends without one, a token that comes again gets the first answer again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Any
+from urllib.parse import parse_qsl
+
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+from tests.fakes import aws_rules as rules
+
+_SCOPE = re.compile(r"Credential=[^/]+/\d+/([^/]+)/([^/]+)/")
+_INSTANCE = re.compile(rb"<instanceId>(i-[0-9a-f]+)</instanceId>")
+_VOLUME = re.compile(rb"<volumeId>(vol-[0-9a-f]+)</volumeId>")
+_TOKEN_CALLS = ("RunInstances", "CreateVolume")
+_IMAGE_PARAMETERS = "/aws/service/deeplearning/ami/x86_64/"
+_STATUS = {
+    "InsufficientInstanceCapacity": 500,
+    "InternalError": 500,
+    "RequestLimitExceeded": 503,
+    "Unavailable": 503,
+    "UnauthorizedOperation": 403,
+}
+
+Start = Callable[[str, list[tuple[str, str]]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request that came in, with its parameters as EC2's form or as JSON."""
+
+    service: str
+    operation: str
+    region: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass
+class Fault:
+    """What happens to the next ``times`` matching requests.
+
+    ``do``: ``error`` (refused, nothing happens), ``reset`` (the connection ends, nothing happens), ``lost`` (it happens, and the
+    connection ends without an answer).
+    """
+
+    operation: str
+    code: str = ""
+    do: str = "error"
+    times: int = 1
+    service: str = ""
+    region: str = ""
+    message: str = "injected"
+    match: Mapping[str, str] = field(default_factory=dict)
+
+    def fits(self, call: Call) -> bool:
+        """Whether it happens to this request."""
+        return (
+            self.times > 0
+            and self.operation in ("*", call.operation)
+            and self.service in ("", call.service)
+            and self.region in ("", call.region)
+            and all(call.parameters.get(key) == value for key, value in self.match.items())
+        )
+
+
+class FakeAws:
+    """One emulated account behind one address."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.faults: list[Fault] = []
+        self.capacity: dict[tuple[str, str], int] = {}
+        """(zone letter, instance type) -> machines that still start there; what is not named is unlimited."""
+        self.quotas: dict[tuple[str, str], float] = {}
+        """(region, quota code) -> value; what is not named cannot be read."""
+        self._tokens: dict[tuple[str, str, str], tuple[str, int, bytes]] = {}
+        self._lock = threading.RLock()
+        self._server: Any = None
+        self._app: Any = None
+
+    @property
+    def rules(self) -> rules.Rules:
+        """Delays and records of the account."""
+        return rules.RULES
+
+    @property
+    def url(self) -> str:
+        """Where the SDK finds it."""
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that point the SDK at it, and at nothing else."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": "/nonexistent/config",
+            "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent/credentials",
+        }
+
+    def start(self) -> FakeAws:
+        """Serve on a free port of the loopback."""
+        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+
+        self._app = DomainDispatcherApplication(create_backend_app)
+        self._server = make_server("127.0.0.1", 0, self._door, threaded=True, request_handler=_Quiet)
+        threading.Thread(target=self._server.serve_forever, name="fake-aws", daemon=True).start()
+        return self
+
+    def stop(self) -> None:
+        """Close the address."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def reset(self) -> None:
+        """An empty account that has seen nothing."""
+        with self._lock:
+            self.calls.clear()
+            self.faults.clear()
+            self.capacity.clear()
+            self.quotas.clear()
+            self._tokens.clear()
+            rules.reset()
+
+    def of(self, operation: str) -> list[Call]:
+        """The requests of one operation."""
+        return [call for call in self.calls if call.operation == operation]
+
+    def inject(self, operation: str, code: str = "", **more: Any) -> None:
+        """Let something happen to the next matching requests."""
+        self.faults.append(Fault(operation, code, **more))
+
+    # The door
+
+    def _door(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        environ["wsgi.input"] = BytesIO(body)
+        call = _read(environ, body)
+        with self._lock:
+            self.calls.append(call)
+            fault = next((one for one in self.faults if one.fits(call)), None)
+            if fault is not None:
+                fault.times -= 1
+        if fault is not None and fault.do == "reset":
+            _hang_up(environ)
+        if fault is not None and fault.do == "error":
+            return _send(start, *_error(call, fault.code, fault.message))
+        status, headers, content = self._answer(call, environ)
+        if fault is not None and fault.do == "lost":
+            _hang_up(environ)
+        start(status, headers)
+        return [content]
+
+    def _answer(self, call: Call, environ: dict[str, Any]) -> tuple[str, list[tuple[str, str]], bytes]:
+        if call.service == "ssm" and (own := self._parameter(call)):
+            return own
+        if call.service == "servicequotas":
+            return self._quota(call)
+        if call.operation in _TOKEN_CALLS and call.parameters.get("ClientToken"):
+            with self._lock:
+                return self._once(call, environ)
+        if call.operation == "StartInstances" and (refusal := self._no_room(call)):
+            return refusal
+        return self._moto(environ)
+
+    def _moto(self, environ: dict[str, Any]) -> tuple[str, list[tuple[str, str]], bytes]:
+        told: list[Any] = []
+
+        def start(status: str, headers: list[tuple[str, str]], *_: Any) -> None:
+            told.extend((status, headers))
+
+        content = b"".join(self._app(environ, start))
+        return told[0], told[1], content
+
+    def _once(self, call: Call, environ: dict[str, Any]) -> tuple[str, list[tuple[str, str]], bytes]:
+        """A call with a token: made once, answered each time. Source: EC2 developer guide, "Ensuring idempotency"."""
+        key = (call.region, call.operation, str(call.parameters["ClientToken"]))
+        sent = json.dumps({k: v for k, v in sorted(call.parameters.items()) if k != "ClientToken"})
+        if key in self._tokens:
+            before, _, content = self._tokens[key]
+            if before != sent:
+                return _plain(*_error(call, "IdempotentParameterMismatch", "used with other parameters before"))
+            if self._is_spent(call.region, content):
+                return _plain(
+                    *_error(call, "IdempotentInstanceTerminated", "associated with a resource that is deleted")
+                )
+            return _plain(200, content, "text/xml")
+        if call.operation == "RunInstances" and (refusal := self._no_room(call)):
+            return refusal
+        status, headers, content = self._moto(environ)
+        if status.startswith("200"):
+            self._tokens[key] = (sent, 200, content)
+            self._take(call)
+        return status, headers, content
+
+    def _is_spent(self, region: str, content: bytes) -> bool:
+        for instance_id in _INSTANCE.findall(content):
+            found = rules.machine(region, instance_id.decode())
+            if found is None or found._state.name in ("shutting-down", "terminated"):
+                return True
+        return any(
+            volume.decode() not in rules.backend(region).volumes
+            for volume in _VOLUME.findall(content)
+            if not _INSTANCE.search(content)
+        )
+
+    def _pools(self, call: Call) -> list[tuple[str, str]]:
+        if call.operation == "StartInstances":
+            found = rules.machine(call.region, call.parameters["InstanceId.1"])
+            return [] if found is None else [(found.placement.zone, found.instance_type)]
+        kind = call.parameters["InstanceType"]
+        zone = call.parameters.get("Placement.AvailabilityZone")
+        if subnet := call.parameters.get("SubnetId"):
+            zone = rules.backend(call.region).get_subnet(subnet).availability_zone
+        return [(zone or f"{call.region}a", kind)]
+
+    def _no_room(self, call: Call) -> tuple[str, list[tuple[str, str]], bytes] | None:
+        for zone, kind in self._pools(call):
+            if self.capacity.get((zone, kind), 1) <= 0:
+                text = f"We currently do not have sufficient {kind} capacity in the Availability Zone you requested ({zone})."
+                return _plain(*_error(call, "InsufficientInstanceCapacity", text))
+        return None
+
+    def _take(self, call: Call) -> None:
+        if call.operation == "RunInstances":
+            for pool in self._pools(call):
+                if pool in self.capacity:
+                    self.capacity[pool] -= 1
+
+    def _parameter(self, call: Call) -> tuple[str, list[tuple[str, str]], bytes] | None:
+        name = str(call.parameters.get("Name", ""))
+        if call.operation != "GetParameter" or not name.startswith(_IMAGE_PARAMETERS):
+            return None
+        answer = {"Parameter": {"Name": name, "Type": "String", "Value": rules.IMAGE, "Version": 1}}
+        return _plain(200, json.dumps(answer).encode(), "application/x-amz-json-1.1")
+
+    def _quota(self, call: Call) -> tuple[str, list[tuple[str, str]], bytes]:
+        code = str(call.parameters.get("QuotaCode"))
+        value = self.quotas.get((call.region, code))
+        if value is None:
+            return _plain(
+                *_error(call, "AccessDeniedException", "not authorized to perform: servicequotas:GetServiceQuota")
+            )
+        answer = {"Quota": {"ServiceCode": "ec2", "QuotaCode": code, "Value": value}}
+        return _plain(200, json.dumps(answer).encode(), "application/x-amz-json-1.1")
+
+
+class _Quiet(WSGIRequestHandler):
+    """A server that keeps connections and writes no log."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log(self, *_: Any) -> None:
+        """Nothing."""
+
+
+def _read(environ: Mapping[str, Any], body: bytes) -> Call:
+    scope = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
+    region, service = (scope[1], scope[2]) if scope else ("", "")
+    target = environ.get("HTTP_X_AMZ_TARGET")
+    if target:
+        return Call(service, target.rpartition(".")[2], region, json.loads(body or b"{}"))
+    form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+    operation = form.pop("Action", "")
+    form.pop("Version", None)
+    return Call(service, operation, region, form)
+
+
+def _error(call: Call, code: str, message: str) -> tuple[int, bytes, str]:
+    status = _STATUS.get(code, 400)
+    if call.service in ("ssm", "servicequotas"):
+        return status, json.dumps({"__type": code, "message": message}).encode(), "application/x-amz-json-1.1"
+    inner = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
+    if call.service == "ec2":
+        return status, f"<Response><Errors>{inner}</Errors><RequestID>fake</RequestID></Response>".encode(), "text/xml"
+    return status, f"<ErrorResponse>{inner}<RequestId>fake</RequestId></ErrorResponse>".encode(), "text/xml"
+
+
+def _plain(status: int, content: bytes, kind: str) -> tuple[str, list[tuple[str, str]], bytes]:
+    headers = [("Content-Type", kind), ("Content-Length", str(len(content)))]
+    return f"{status} {'OK' if status == 200 else 'Refused'}", headers, content
+
+
+def _send(start: Start, status: int, content: bytes, kind: str) -> Iterable[bytes]:
+    line, headers, _ = _plain(status, content, kind)
+    start(line, headers)
+    return [content]
+
+
+def _hang_up(environ: Mapping[str, Any]) -> None:
+    """End the connection without an answer."""
+    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+    raise ConnectionResetError("the answer is lost")
+
+
+def pause(seconds: float) -> None:
+    """Let delays of the account pass."""
+    time.sleep(seconds)
