@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from provisioner.catalog.gpus import Gpu
 from provisioner.catalog.instances import InstanceType
@@ -42,15 +42,22 @@ class Arrangement:
         return self.instances * self.instance.gpu_count
 
 
-@dataclass(slots=True)
 class Sizer:
     """Sizing of one request, remembered per GPU kind and layout: thousands of offers share a few dozen footprints."""
 
-    request: Request
-    _layouts: dict[int, tuple[Layout, ...]] = field(default_factory=dict)
-    _accelerators: dict[tuple[str, float, float], Accelerator] = field(default_factory=dict)
-    _footprints: dict[tuple[str, int, Layout], Footprint] = field(default_factory=dict)
-    _rates: dict[tuple[str, int, Layout, Interconnect], Throughput] = field(default_factory=dict)
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._layouts: dict[int, tuple[Layout, ...]] = {}
+        self._accelerators: dict[tuple[str, float, float], Accelerator] = {}
+        self._footprints: dict[tuple[str, int, Layout], Footprint] = {}
+        self._rates: dict[tuple[str, int, Layout, Interconnect], Throughput] = {}
+
+    def lend(self, request: Request) -> Sizer:
+        """The same memory for a request that differs in its requirements alone."""
+        sizer = Sizer(request)
+        sizer._layouts, sizer._accelerators = self._layouts, self._accelerators
+        sizer._footprints, sizer._rates = self._footprints, self._rates
+        return sizer
 
     def layouts(self, gpus: int) -> tuple[Layout, ...]:
         """Layouts of one copy on at most ``gpus`` GPUs, smallest first; pipeline stages only where the spec asks for them."""

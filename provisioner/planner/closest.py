@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from provisioner.planner.candidates import Sizer
 from provisioner.planner.changes import Change, Dial, demand_changes, demand_dials, everything_open, requirement_changes
@@ -88,7 +87,7 @@ class _Probe:
         """Sizing is shared where only requirements differ."""
         if request.demand is not self._request.demand or request.workload is not self._request.workload:
             return None
-        return replace(self._sizer, request=request)
+        return self._sizer.lend(request)
 
     def _try(self, change: Change) -> str | None:
         found = self._search(change.request)

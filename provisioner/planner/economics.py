@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import Decimal
+from typing import NamedTuple
 
 from provisioner.planner.plan import Cost, SpotEconomics
 from provisioner.planner.spot import breakeven_per_hour
@@ -15,8 +15,7 @@ from provisioner.units import HOURS_PER_MONTH
 MILLION = Decimal(10**6)
 
 
-@dataclass(frozen=True, slots=True)
-class Bill:
+class Bill(NamedTuple):
     """The contracted bill, and what spot saves against on-demand in the same region over the run or month, rework counted."""
 
     cost: Cost

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from provisioner.planner.plan import Plan, Rejection
 from provisioner.planner.ranking import Candidate
@@ -49,8 +49,7 @@ _ASKED_FOR = frozenset({"cloud", "instance-type", "gpu", "excluded-gpu", "runtim
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class RejectionGroup:
+class RejectionGroup(NamedTuple):
     """All rejections by one filter: ``words`` for a person, how many instance types, and the nearest miss as an example."""
 
     filter: str

@@ -7,7 +7,7 @@ offers and bills are in ``offer_filters``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from provisioner.catalog.gpus import Gpu
 from provisioner.catalog.instances import InstanceType
@@ -54,8 +54,7 @@ SHARD_BYTES = 5 * GB
 until version 5. Smaller models are one shard of their own size."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """A filter's no: its name, the reason in words, what was needed, what there is."""
 
     filter: str

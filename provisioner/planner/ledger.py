@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.offers import Offer
@@ -13,13 +12,13 @@ from provisioner.planner.plan import Rejection
 ANY = "*"
 
 
-@dataclass(slots=True)
 class Ledger:
     """Refusals of instance types, and of single offers grouped by (instance type, refusal)."""
 
-    _types: list[tuple[InstanceType, Refusal]] = field(default_factory=list)
-    _offers: dict[tuple[str, str, Refusal], list[Offer]] = field(default_factory=dict)
-    _general: dict[tuple[str, Refusal], None] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._types: list[tuple[InstanceType, Refusal]] = []
+        self._offers: dict[tuple[str, str, Refusal], list[Offer]] = {}
+        self._general: dict[tuple[str, Refusal], None] = {}
 
     def refuse_type(self, instance: InstanceType, refusal: Refusal) -> None:
         """An instance type is out wherever it is sold."""
@@ -32,14 +31,6 @@ class Ledger:
     def refuse_capacity(self, offer: Offer, refusal: Refusal) -> None:
         """All offers of a capacity type are out, whatever the instance type."""
         self._general[str(offer.capacity_type), refusal] = None
-
-    @property
-    def filters(self) -> frozenset[str]:
-        """Names of the filters that said no."""
-        refusals = [refusal for _, refusal in self._types]
-        refusals += [refusal for _, _, refusal in self._offers]
-        refusals += [refusal for _, refusal in self._general]
-        return frozenset(refusal.filter for refusal in refusals)
 
     def rejections(self, offers_by_type: Mapping[tuple[str, str], Sequence[Offer]]) -> tuple[Rejection, ...]:
         """All records in the order of the catalog, single offers grouped by type, region and filter."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import NamedTuple
 
 from provisioner.catalog.gpus import Gpu
 from provisioner.catalog.instances import InstanceType
@@ -25,8 +25,7 @@ TypeKey = tuple[str, str]
 OffersByType = Mapping[TypeKey, Sequence[Offer]]
 
 
-@dataclass(frozen=True, slots=True)
-class Market:
+class Market(NamedTuple):
     """Offers of a catalog in the order that a search needs: by instance type, with the on-demand price to compare spot with."""
 
     catalog: Catalog
@@ -34,8 +33,7 @@ class Market:
     on_demand_usd: Mapping[tuple[str, str, str], Decimal]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a search found: candidates best first, or none, and every no."""
 
     candidates: tuple[Candidate, ...]
@@ -66,15 +64,15 @@ def search(request: Request, market: Market, sizer: Sizer | None = None) -> Outc
     return _Search(request, market, sizer or Sizer(request)).run()
 
 
-@dataclass(slots=True)
 class _Search:
     """State of one search."""
 
-    request: Request
-    market: Market
-    sizer: Sizer
-    ledger: Ledger = field(default_factory=Ledger)
-    _capacity: dict[CapacityType, Refusal | None] = field(default_factory=dict)
+    def __init__(self, request: Request, market: Market, sizer: Sizer) -> None:
+        self.request = request
+        self.market = market
+        self.sizer = sizer
+        self.ledger = Ledger()
+        self._capacity: dict[CapacityType, Refusal | None] = {}
 
     def run(self) -> Outcome:
         tariff = Tariff(self.request, self.market.catalog, self.market.on_demand_usd)

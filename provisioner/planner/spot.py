@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import Decimal
+from typing import NamedTuple
 
 from provisioner.planner.work import start_hours
 from provisioner.units import HOURS_PER_MONTH
@@ -22,8 +22,7 @@ _RATE_MAX = 0.95
 """Ceiling of a monthly share, so that ``over 20 %`` bands do not become certainty."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpotRisk:
+class SpotRisk(NamedTuple):
     """What an interruption of an offer is expected to cost in time.
 
     ``interruption_rate`` is the share of machines interrupted in a month (``None``: unknown); ``lost_hours`` is the work and

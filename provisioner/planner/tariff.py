@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -106,17 +105,21 @@ class Terms(NamedTuple):
         return hourly * self.billed_hours * self.stretch + monthly * share
 
 
-@dataclass(slots=True)
 class Tariff:
-    """Prices beside the machine's, by cloud and region."""
+    """Prices beside the machine's, by cloud and region, each looked up once.
 
-    request: Request
-    catalog: Catalog
-    on_demand_usd: Mapping[tuple[str, str, str], Decimal]
-    """Lowest on-demand price of one instance per (cloud, instance type, region)."""
-    _disk_rates: dict[tuple[str, str, str], tuple[Decimal | None, bool]] = field(default_factory=dict)
-    _egress: dict[tuple[str, str], tuple[Decimal | None, bool]] = field(default_factory=dict)
-    _addresses: dict[str, Decimal | None] = field(default_factory=dict)
+    ``on_demand_usd`` is the lowest on-demand price of one instance per (cloud, instance type, region).
+    """
+
+    def __init__(
+        self, request: Request, catalog: Catalog, on_demand_usd: Mapping[tuple[str, str, str], Decimal]
+    ) -> None:
+        self.request = request
+        self.catalog = catalog
+        self.on_demand_usd = on_demand_usd
+        self._disk_rates: dict[tuple[str, str, str], tuple[Decimal | None, bool]] = {}
+        self._egress: dict[tuple[str, str], tuple[Decimal | None, bool]] = {}
+        self._addresses: dict[str, Decimal | None] = {}
 
     def disk_rate(self, cloud: str, service: str | None, region: str) -> tuple[Decimal | None, bool]:
         """USD per GiB-month, and whether it is another region's."""
@@ -163,8 +166,7 @@ class Tariff:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(NamedTuple):
     """An arrangement with its disks and hours; ``terms`` puts an offer's prices to them."""
 
     tariff: Tariff
