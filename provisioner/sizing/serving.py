@@ -108,14 +108,15 @@ def serving_footprint(demand: ServingDemand, layout: Layout, accelerator: Accele
     error += 0.0 if setting.is_exact else UNKNOWN_ERROR * total
     fraction = 1.0 if setting.profile.fraction_of == "free" else setting.fraction
     allocated = round(fullest.weights + fullest.cache + fullest.activation)
+    activation, overhead = _shown(fullest, total)
     return Footprint(
         per_gpu=MemoryTerms(
             weights_bytes=round(fullest.weights),
             kv_cache_bytes=round(fullest.cache),
-            activation_bytes=round(fullest.activation),
+            activation_bytes=round(activation),
             gradient_bytes=None,
             optimizer_bytes=None,
-            overhead_bytes=round(fullest.overhead),
+            overhead_bytes=round(overhead),
             total_bytes=round(total),
             low_bytes=min(round(total), max(round(total - error), round(fullest.weights + fullest.cache))),
             high_bytes=round(total + error),
@@ -233,6 +234,17 @@ def _counted_total(stage: StageTerms, setting: Setting) -> float:
     outside = (1 - setting.fraction) * setting.accelerator.memory_usable_bytes
     beside = stage.activation + stage.overhead + setting.profile.graph_bytes
     return stage.weights + stage.cache + max(0.0, beside - outside)
+
+
+SHOWN_SHARE = 1.3
+"""Most that named parts may add up to against the need."""
+
+
+def _shown(stage: StageTerms, total: float) -> tuple[float, float]:
+    """Activation and overhead as they are named: an engine that keeps memory aside for them counts little or none of it."""
+    room = max(0.0, SHOWN_SHARE * total - stage.weights - stage.cache)
+    activation = min(stage.activation, room)
+    return activation, min(stage.overhead, room - activation)
 
 
 def kv_bytes_per_element(demand: ServingDemand) -> float:

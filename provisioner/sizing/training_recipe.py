@@ -119,9 +119,6 @@ def recipe_for(demand: TrainingDemand, layout: Layout, accelerator: Accelerator)
     if demand.optimizer in FOLLOWS_PARAMETERS and is_full and is_pure:
         state *= width / 4
     step = weights if demand.optimizer in FOREACH and not deepspeed else (4.0 if deepspeed else 0.0)
-    checkpointing = {True: "full", False: "none"}.get(demand.gradient_checkpointing == True, "none")  # noqa: E712
-    if demand.gradient_checkpointing == "selective":
-        checkpointing = "selective"
     return Recipe(
         model=demand.model,
         method=demand.method,
@@ -133,7 +130,7 @@ def recipe_for(demand: TrainingDemand, layout: Layout, accelerator: Accelerator)
         step_bytes=step,
         compute_bytes=width,
         autocast=is_full and not is_pure and not deepspeed,
-        checkpointing=checkpointing,
+        checkpointing=_checkpointing(demand.gradient_checkpointing),
         attention=attention_kernel(demand, accelerator),
         loss_bytes=EAGER_LOSS_BYTES,
         sequence_tokens=demand.sequence_tokens,
@@ -148,6 +145,12 @@ def recipe_for(demand: TrainingDemand, layout: Layout, accelerator: Accelerator)
         reserved_share=RESERVED_SHARE_TRAINER if layout.sharding is Sharding.FSDP else 0.08,
         wide_bytes=4.0 if demand.method is TrainingMethod.QLORA else width,
     )
+
+
+def _checkpointing(asked: bool | str) -> str:
+    if asked == "selective":
+        return "selective"
+    return "full" if asked else "none"
 
 
 def _base_weights(demand: TrainingDemand) -> str:

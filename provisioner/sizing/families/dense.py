@@ -28,7 +28,7 @@ class Traits:
     """``head`` (one of head_dim for all), ``heads`` (one each) or ``full`` (over the whole projection)."""
     tied: bool = False
     window: str = "config"
-    """``config`` (``sliding_window`` where ``use_sliding_window`` is not false), or ``none``."""
+    """``config`` (``sliding_window`` wherever it is stated), ``switch`` (only where ``use_sliding_window`` is true), or ``none``."""
     mlp_width_divisor: int = 1
     router_bias: bool = False
 
