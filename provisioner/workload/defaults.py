@@ -7,10 +7,11 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from provisioner.vocabulary import Pattern, Task, TrainingMethod, TrainingPrecision
+from provisioner.units import HOURS_PER_MONTH
+from provisioner.vocabulary import Pattern, Task, TrainingMethod, TrainingPrecision, WeightFormat
 from provisioner.workload.spec import Inference, Lifecycle, Lora, Model, Storage, Training, Workload
 
-HOURS_PER_MONTH = {Pattern.STEADY: 730.0, Pattern.BURSTY: 120.0}
+PATTERN_HOURS_PER_MONTH = {Pattern.STEADY: float(HOURS_PER_MONTH), Pattern.BURSTY: 120.0}
 MAX_LIFETIME_BURSTY_HOURS = 24
 
 
@@ -37,12 +38,10 @@ def _fill(part: Part, **values: object) -> Part:
 
 
 def _model(workload: Workload) -> Model:
-    is_qlora = workload.training is not None and workload.training.method is TrainingMethod.QLORA
-    return (
-        workload.model.model_copy(update={"weights": "nf4"})
-        if is_qlora and workload.model.weights == "auto"
-        else workload.model
-    )
+    """QLoRA keeps the base in nf4, whatever it was published in; the rules between keys let no other format through."""
+    if workload.training is None or workload.training.method is not TrainingMethod.QLORA:
+        return workload.model
+    return workload.model.model_copy(update={"weights": str(WeightFormat.NF4)})
 
 
 def _inference(workload: Workload) -> Inference | None:
@@ -85,4 +84,4 @@ def _lifecycle(workload: Workload) -> Lifecycle:
     if has_length(workload):
         return lifecycle
     lifetime = timedelta(hours=MAX_LIFETIME_BURSTY_HOURS) if is_bursty else "off"
-    return _fill(lifecycle, hours_per_month=HOURS_PER_MONTH[lifecycle.pattern], max_lifetime=lifetime)
+    return _fill(lifecycle, hours_per_month=PATTERN_HOURS_PER_MONTH[lifecycle.pattern], max_lifetime=lifetime)

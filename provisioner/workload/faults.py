@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from provisioner.errors import Position, SpecError
 from provisioner.workload.keys import all_keys, part_of
-from provisioner.workload.kinds import Misfit
+from provisioner.workload.kinds import OR_REMOVE, Misfit
 from provisioner.workload.nearest import nearest
 from provisioner.workload.tree import Mark, Node, Path, Scalar, dotted, key_mark, mark_of, show, shown_path
 
@@ -73,7 +73,8 @@ def _without_consequences(faults: list[Fault]) -> list[Fault]:
 def misfit_value(path: Path, misfit: Misfit) -> Fault:
     """A value that its key cannot take."""
     inner = (*path, *misfit.path)
-    return Fault(inner, f"{shown_path(inner)}: {misfit.message}", misfit.remedy, at_key=misfit.at_key)
+    remedy = misfit.remedy.removesuffix(OR_REMOVE) if dotted(inner) in REQUIRED_KEYS else misfit.remedy
+    return Fault(inner, f"{shown_path(inner)}: {misfit.message}", remedy, at_key=misfit.at_key)
 
 
 def missing_key(path: Path) -> Fault:
@@ -119,7 +120,8 @@ def no_mapping(part: type[BaseModel], path: Path, node: Node) -> Fault:
     keys = ", ".join(part.model_fields)
     name = dotted(path) or "the top level"
     if isinstance(node, Scalar) and node.value is None:
-        return Fault(path, f"{name} has no keys", f"write keys below it ({keys}), or remove it")
+        end = "" if name in REQUIRED_KEYS else ", or remove it"
+        return Fault(path, f"{name} has no keys", f"write keys below it ({keys}){end}")
     wants_id = name == "model" and isinstance(node, Scalar)
     remedy = f"write id: {show(node)} below it" if wants_id else f"write keys below it: {keys}"
     return Fault(path, f"{name} is a mapping of keys, not {show(node)}", remedy)

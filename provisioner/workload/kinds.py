@@ -18,6 +18,9 @@ from pydantic_core import PydanticCustomError, core_schema
 from provisioner.workload.nearest import nearest
 from provisioner.workload.tree import Branch, Items, Node, Path, Scalar, from_python, show
 
+OR_REMOVE = ", or remove the key"
+"""End of the remedy for a key without a value; it holds for optional keys."""
+
 _NEGATIONS = frozenset({"no", "false", "never", "none", "null", "~"})
 _YAML11_BOOLEANS = frozenset({"y", "n", "yes", "no", "on", "off"})
 _YAML11_NUMBER = r"[-+]?(?:0[0-7_]+|0b[01_]+|\d[\d_]*(?::[0-5]?\d)+(?:\.\d*)?|\d+_[\d_]*)"
@@ -61,7 +64,7 @@ def as_scalar(node: Node, wanted: str, remedy: str) -> Scalar:
     if not isinstance(node, Scalar):
         raise Misfit(f"{wanted} is wanted here, not {show(node)}", remedy)
     if node.value is None:
-        raise Misfit(f"no value; {wanted} is wanted", f"{remedy}, or remove the key")
+        raise Misfit(f"no value; {wanted} is wanted", f"{remedy}{OR_REMOVE}")
     return node
 
 
@@ -322,11 +325,7 @@ class Listing(Kind):
     def read(self, node: Node) -> tuple[Any, ...]:
         """The values in the order written."""
         if not isinstance(node, Items):
-            lone = isinstance(node, Scalar) and node.value is not None
-            raise Misfit(
-                f"a list is wanted here, not {show(node) or 'nothing'}",
-                f"write [{show(node)}]" if lone else "write a list such as [a, b]",
-            )
+            raise Misfit(f"a list is wanted here, not {show(node) or 'nothing'}", self._as_list(node))
         if not node.items:
             raise Misfit("the list is empty", "put a value in it, or remove the key")
         if len(node.items) > self.length_max:
@@ -341,6 +340,17 @@ class Listing(Kind):
                 raise Misfit(f"{show(item)} is listed twice", "remove one of them", (index,))
             found.append(one)
         return tuple(found)
+
+    def _as_list(self, node: Node) -> str:
+        """How a value without brackets is written as a list; a command's words are entries of their own."""
+        if not isinstance(node, Scalar) or node.value is None:
+            return "write a list such as [a, b]"
+        words = node.text.split()
+        is_command = not self.unique and len(words) > 1
+        if not is_command:
+            return f"write [{show(node)}]"
+        is_plain = re.fullmatch(r"[\w./:=@+ -]+", node.text) is not None
+        return f"write [{', '.join(words)}]" if is_plain and show(node.text) == node.text else "write one entry a word"
 
     def write(self, value: tuple[Any, ...]) -> list[Any]:
         """A list of what the item kind writes."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from provisioner.errors import Position, SpecError
+from provisioner.workload.formats import format_warnings
 from provisioner.workload.pending import pending_warnings
 from provisioner.workload.reading import read_workload
 from provisioner.workload.spec import Workload
@@ -25,7 +26,7 @@ _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A spec as read. ``warnings`` name the keys whose feature is not built yet."""
+    """A spec as read. ``warnings`` name the keys whose feature is not built yet, and values that are taken for others."""
 
     path: Path
     workload: Workload
@@ -62,7 +63,7 @@ def parse(content: bytes, path: Path) -> Loaded:
         raise _error(fault.message, fault.remedy, file, fault.mark) from None
     root = _with_config(root, path)
     workload = read_workload(root, file)
-    return Loaded(path, workload, pending_warnings(root), root)
+    return Loaded(path, workload, (*pending_warnings(root), *format_warnings(root, workload)), root)
 
 
 def _error(message: str, remedy: str, file: str, mark: Mark | None) -> SpecError:

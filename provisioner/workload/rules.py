@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from provisioner.vocabulary import Task, TrainingMethod
 from provisioner.workload.faults import REQUIRED_KEYS, Fault
+from provisioner.workload.formats import format_faults
 from provisioner.workload.spec import Run, Workload
 from provisioner.workload.tree import Branch, Node, Path, Scalar, dotted, node_at
 
@@ -45,6 +46,7 @@ def rule_faults(root: Node, workload: Workload) -> list[Fault]:
         *_model_faults(root),
         *_inference_faults(workload),
         *_training_faults(root, workload),
+        *format_faults(workload),
         *_placement_faults(workload),
         *_run_faults(root),
     ]

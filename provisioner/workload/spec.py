@@ -89,7 +89,7 @@ class Model(SpecPart):
     adapters: Annotated[tuple[str, ...], Listing(SOURCE)] = ()
     """LoRA adapters that are served beside the base, or that a training starts from."""
     weights: Annotated[str, WEIGHTS] = "auto"
-    """Storage of the weights; auto = as published (nf4 with qlora)."""
+    """Storage of the weights; auto = as published. With qlora nf4, whatever was published."""
 
 
 class Targets(SpecPart):

@@ -51,6 +51,8 @@ APPENDED = {
     "merge key": ("access:\n  <<: {cidrs: [10.0.0.0/8]}", 12, 3, "<<", "merge"),
     "in a secret": ("run: {env: {A: {secrt: x}}}", 11, 17, "secrt", "secret"),
     # duplicates
+    "command as text": ("run: {command: python serve.py}", 11, 16, "a list is wanted", "write [python, serve.py]"),
+    "command in quotes": ("run: {command: 'sh -c \"a b\"'}", 11, 16, "a list is wanted", "write one entry a word"),
     "duplicate top": ("task: batch", 11, 1, "duplicate key task", "line 3"),
     "duplicate below": ("storage:\n  data: 1GiB\n  data: 2GiB", 13, 3, "duplicate key data", "line 12"),
     "duplicate in flow": ("storage: {data: 1GiB, data: 2GiB}", 11, 23, "duplicate key data", "line 11"),
@@ -355,3 +357,21 @@ def test_windows_line_ends_count_once(refused: Refused) -> None:
     error = refused((SERVE + "foo: 1\n").replace("\n", "\r\n"))
     assert isinstance(error.where, Position)
     assert (error.where.line, error.where.column) == (11, 1)
+
+
+@pytest.mark.parametrize("key", ["version: 1", "name: case", "task: serve"])
+def test_a_required_key_without_a_value_cannot_be_removed(key: str, refused: Refused) -> None:
+    error = refused(SERVE.replace(key, f"{key.partition(':')[0]}:"))
+    assert "no value" in error.message
+    assert "remove" not in (error.remedy or "")
+
+
+def test_a_model_without_keys_cannot_be_removed(refused: Refused) -> None:
+    error = refused(SERVE.replace("  id: meta-llama/Meta-Llama-3.1-8B-Instruct\n  weights: bf16\n", ""))
+    assert "model has no keys" in error.message
+    assert "remove" not in (error.remedy or "")
+
+
+def test_an_optional_key_without_a_value_can_be_removed(refused: Refused) -> None:
+    assert "or remove the key" in (refused(SERVE + "optimize:\n").remedy or "")
+    assert "or remove it" in (refused(SERVE + "storage:\n").remedy or "")

@@ -253,10 +253,6 @@ def test_defaults_of_training(task: str, method: str, precision: TrainingPrecisi
     assert workload.lifecycle.pattern is Pattern.BURSTY
 
 
-def test_weights_that_are_written_with_qlora_stay(read: Read) -> None:
-    assert read(TUNE.replace("lora", "qlora").replace("a/b", "a/b, weights: int8")).workload.model.weights == "int8"
-
-
 def test_checkpoints_are_sized_where_a_training_asks_for_them(read: Read) -> None:
     assert read(TUNE).workload.storage.checkpoints is None
     asks = TUNE.replace("method: lora", "method: lora, checkpoint: {every: 30m}")
