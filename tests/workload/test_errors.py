@@ -126,7 +126,6 @@ APPENDED = {
     "address without prefix": ("access: {cidrs: [203.0.113.7]}", 11, 18, "no prefix", "203.0.113.7/32"),
     "address inside": ("access: {cidrs: [203.0.113.7/24]}", 11, 18, "inside a network", "203.0.113.0/24"),
     "port": ("run: {image: x, ports: [0]}", 11, 25, "0 is out of range", "65535"),
-    "command as text": ('run: {image: x, command: "ls -l"}', 11, 26, "a list is wanted", "["),
     "image as number": ("run: {image: 5}", 11, 14, "5 is no text", "quotes"),
     "run as a word": ("run: yes", 11, 6, "run is a mapping", "image"),
     "run without keys": ("run: {}", 11, 1, "run has no keys", "run: auto"),
