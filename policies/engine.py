@@ -23,7 +23,7 @@ from policies.placement import Placer
 from policies.registry import BY_ID, RULES
 from policies.resources import Resource
 from policies.rule import Level, Result, Rule
-from policies.secrets import redact
+from policies.secrets import redact, redact_shapes
 from policies.selection import Override, Policy
 from provisioner.catalog.snapshot import load_catalog
 from provisioner.errors import Position, SpecError, UsageError
@@ -162,7 +162,7 @@ class EngineGate:
 
 def _diagnostic(finding: Finding) -> Diagnostic:
     fix = f"; fix: {finding.outcome.remedy}" if finding.outcome.remedy else ""
-    return Diagnostic(finding.rule, redact(f"{finding.outcome.message}{fix}"), finding.is_violation)
+    return Diagnostic(finding.rule, redact_shapes(f"{finding.outcome.message}{fix}"), finding.is_violation)
 
 
 def _deferred(waiting: Sequence[Finding]) -> list[Diagnostic]:
@@ -172,7 +172,7 @@ def _deferred(waiting: Sequence[Finding]) -> list[Diagnostic]:
     first = waiting[0]
     more = f", and {len(waiting) - 1} more rules wait" if len(waiting) > 1 else ""
     message = f"{first.outcome.message}{more}; judged again before the resource is made"
-    return [Diagnostic(first.rule, redact(message), mandatory=False)]
+    return [Diagnostic(first.rule, redact_shapes(message), mandatory=False)]
 
 
 def _nowhere(path: tuple[str | int, ...]) -> Position:

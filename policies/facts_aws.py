@@ -7,7 +7,7 @@ reference for instance metadata options and block device mappings; read 2026-11.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from dataclasses import dataclass
 
 from policies.facts import UNKNOWN, Disk, DiskFacts, FirewallFacts, Known, MachineFacts, Opening, Unknown
 from policies.json_value import Value
@@ -19,76 +19,108 @@ _ROOT_DEVICES = ("/dev/sda1", "/dev/xvda", "/dev/sda")
 _ZONE_LETTER = re.compile(r"(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)[a-z]")
 
 
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """An instance with the launch template that fills what it leaves open."""
+
+    resource: Resource
+    template: Resource | None
+
+    def read(self, name: str) -> Value:
+        """An attribute of the instance, else of its template."""
+        holders = [self.resource] if self.template is None else [self.resource, self.template]
+        found = [holder.declared_child(name) for holder in holders]
+        told = (value for value in found if not value.is_absent and not value.is_unknown and value.value != [])
+        return next(told, found[0])
+
+    def metadata(self, name: str) -> Value:
+        """An attribute of the metadata options."""
+        return child(self.read("metadata_options").first(), name)
+
+    @property
+    def image(self) -> Value:
+        """Id of the machine image: ``ami`` of an instance, ``image_id`` of a template."""
+        ami = self.read("ami")
+        return self.read("image_id") if ami.is_absent else ami
+
+    @property
+    def public_ip(self) -> Value:
+        """Whether a public address is asked for, at the top or in the first interface that says."""
+        top = self.read("associate_public_ip_address")
+        interfaces = self.read("network_interface").items()
+        if not top.is_absent or isinstance(interfaces, Unknown):
+            return top
+        return next((child(item, "associate_public_ip_address") for item in interfaces), top)
+
+    @property
+    def texts(self) -> dict[str, Value]:
+        """User-data, plain and in base64."""
+        found = {name: self.read(name) for name in ("user_data", "user_data_base64")}
+        return {name: value for name, value in found.items() if not value.is_absent}
+
+    @property
+    def sensitive(self) -> frozenset[str]:
+        """Attributes that the program marks as secret."""
+        return self.resource.sensitive | (self.template.sensitive if self.template is not None else frozenset())
+
+    def places(self) -> Places:
+        """Where the facts stand."""
+        tags = self.resource.child("tags").path
+        return {
+            "instance_type": self.read("instance_type").path,
+            "metadata_tokens": self.metadata("http_tokens").path,
+            "metadata_endpoint": self.metadata("http_endpoint").path,
+            "metadata_hop_limit": self.metadata("http_put_response_hop_limit").path,
+            "zone": self.read("availability_zone").path,
+            "image": self.image.path,
+            "public_ip": self.public_ip.path,
+            "tags": tags,
+            "workload_path": tags,
+            **{f"texts.{name}": value.path for name, value in self.texts.items()},
+        }
+
+
 def aws_machine(
     resource: Resource, catalog: Catalog, *, template: Resource | None = None, is_template: bool = False
 ) -> MachineFacts:
     """An EC2 instance, a spot request or a launch template; what the instance leaves open is taken from its template."""
-    holders = [resource] if template is None else [resource, template]
-
-    def read(name: str) -> Value:
-        found = [holder.child(name) for holder in holders]
-        return next(
-            (value for value in found if not value.is_absent and not value.is_unknown and value.value != []), found[0]
-        )
-
-    metadata = read("metadata_options").first()
-    tokens, endpoint = child(metadata, "http_tokens"), child(metadata, "http_endpoint")
-    hops = child(metadata, "http_put_response_hop_limit")
-    disks, places = _aws_disks(resource, template, is_template=is_template)
-    texts = {name: value for name in ("user_data", "user_data_base64") if not (value := read(name)).is_absent}
-    zone = read("availability_zone")
-    address = read("associate_public_ip_address")
-    interfaces = read("network_interface").items()
-    if address.is_absent and not isinstance(interfaces, Unknown):
-        address = next((child(item, "associate_public_ip_address") for item in interfaces), address)
+    machine = _Machine(resource, template)
+    disks, disk_places = _aws_disks(resource, template, is_template=is_template)
     tags = read_tags(resource, template)
-    kind = read("instance_type")
-    places |= {
-        "instance_type": kind.path,
-        "metadata_tokens": tokens.path,
-        "metadata_endpoint": endpoint.path,
-        "metadata_hop_limit": hops.path,
-        "zone": zone.path,
-        "image": read("ami").path if not read("ami").is_absent else read("image_id").path,
-        "public_ip": address.path,
-        "tags": resource.child("tags").path,
-        "workload_path": resource.child("tags").path,
-    } | {f"texts.{name}": value.path for name, value in texts.items()}
-    instance_type = kind.text()
+    instance_type, zone = machine.read("instance_type").text(), machine.read("availability_zone").text()
     instance = catalog_row(catalog, "aws", instance_type)
-    image = read("ami").text() if not read("ami").is_absent else read("image_id").text()
     return MachineFacts(
         name=resource.address,
         path=resource.json.file,
         source=resource.source,
         tags=tags,
-        locate=resource.locate(places),
+        locate=resource.locate(machine.places() | disk_places),
         cloud="aws",
         instance_type=instance_type,
-        region=_aws_region(resource, zone.text()),
-        zone=zone.text(),
-        capacity_type=_aws_capacity(resource, read),
+        region=_aws_region(resource, zone),
+        zone=zone,
+        capacity_type=_aws_capacity(resource, machine),
         instance=instance,
         disks=disks,
-        metadata_tokens=tokens.text(),
-        metadata_endpoint=endpoint.text(),
-        metadata_hop_limit=hops.whole(),
-        image=image,
-        public_ip=address.flag(),
-        texts={name: value.text() or "" for name, value in texts.items()},
-        sensitive_texts=resource.sensitive | (template.sensitive if template else frozenset()),
+        metadata_tokens=machine.metadata("http_tokens").text(),
+        metadata_endpoint=machine.metadata("http_endpoint").text(),
+        metadata_hop_limit=machine.metadata("http_put_response_hop_limit").whole(),
+        image=machine.image.text(),
+        public_ip=machine.public_ip.flag(),
+        texts={name: value.text() or "" for name, value in machine.texts.items()},
+        sensitive_texts=machine.sensitive,
         has_gpu=has_gpu(instance, instance_type),
         workload_path=workload_path(tags),
     )
 
 
-def _aws_capacity(resource: Resource, read: Callable[[str], Value]) -> Known[str]:
-    if resource.type.endswith(("spot_instance_request", "spotInstanceRequest:SpotInstanceRequest")):
+def _aws_capacity(resource: Resource, machine: _Machine) -> Known[str]:
+    if resource.type == "aws_spot_instance_request":
         return "spot"
-    market = child(read("instance_market_options").first(), "market_type").text()
+    market = child(machine.read("instance_market_options").first(), "market_type").text()
     if isinstance(market, Unknown):
-        return UNKNOWN if read("instance_market_options").first().is_absent is False else "on-demand"
-    return "spot" if market == "spot" else "capacity-block" if market == "capacity-block" else "on-demand"
+        return UNKNOWN
+    return market if market in ("spot", "capacity-block") else "on-demand"
 
 
 def _aws_region(resource: Resource, zone: Known[str | None]) -> Known[str | None]:

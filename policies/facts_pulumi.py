@@ -116,15 +116,15 @@ def _subjects(
     token, urn = str(state.get("type", "")), str(state.get("urn", ""))
     name = urn.rpartition("::")[2] or urn or token
     inputs, outputs = plain(state.get("inputs") or {}), plain(state.get("outputs") or {})
+    held = {**outputs, **inputs} if isinstance(inputs, Mapping) and isinstance(outputs, Mapping) else inputs
     if token == INSTANCE_RESOURCE:
         holder = Holder(name, source.file, Source.PULUMI, lambda inner: source.position((*path, "inputs", *inner)))
         try:
-            yield from instance_subjects(Value(inputs, (*path, "inputs")), holder, placer)
+            yield from instance_subjects(Value(held, (*path, "inputs")), holder, placer)
         except SpecError as error:
             where = source.position((*path, "inputs", "workload"))
             raise UsageError(f"the workload of {name}: {error.message}", where=where, remedy=error.remedy) from None
     elif token in TERRAFORM_TYPES:
-        held = {**outputs, **inputs} if isinstance(inputs, Mapping) and isinstance(outputs, Mapping) else inputs
         resource = Resource(
             address=name,
             type=TERRAFORM_TYPES[token],

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from policies.facts import Subject
 from policies.rule import Level, Outcome, Result, Rule, Setting
+from policies.secrets import redact_shapes
 from policies.selection import Policy, RuleChoice
 from policies.waivers import Waiver
 from provisioner.errors import PolicyViolation, Position, UsageError
@@ -76,8 +77,11 @@ class Verdict:
 
     @property
     def violations(self) -> tuple[Finding, ...]:
-        """What makes the gate say no."""
-        return tuple(finding for finding in self.results if finding.is_violation)
+        """What makes the gate say no, the most severe first."""
+        found = (finding for finding in self.results if finding.is_violation)
+        return tuple(
+            sorted(found, key=lambda finding: (-finding.rule.severity.rank, finding.path, finding.position.line))
+        )
 
     def counts(self) -> dict[str, int]:
         """Numbers of the run, for reports."""
@@ -100,7 +104,7 @@ class Verdict:
             return None
         first = self.violations[0]
         more = f" (and {len(self.violations) - 1} more)" if len(self.violations) > 1 else ""
-        message = f"{first.rule.id}: {first.outcome.message}{more}"
+        message = redact_shapes(f"{first.rule.id}: {first.outcome.message}{more}")
         return PolicyViolation(
             message, where=first.position if first.position.file != "-" else None, remedy=first.outcome.remedy
         )

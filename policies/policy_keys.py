@@ -213,7 +213,7 @@ _POLICY = Keys(
     },
     "of policy",
 )
-POLICY_FILE = Keys({"version": Key(Whole(1, 1), required=True), "extends": Key(_GLOB), "policy": Key(_POLICY)})
+POLICY_FILE = Keys({"version": Key(Whole(1, 1)), "extends": Key(_GLOB), "policy": Key(_POLICY)})
 
 
 def read_keys(keys: Keys, text: str, file: str) -> tuple[dict[str, Any], Node]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policies.rule import Rule
-from policies.rules import capacity, cost, hardware, hygiene, lifecycle, security, sizing, waived
+from policies.rules import access, capacity, cost, hardware, hygiene, lifecycle, secrecy, sizing, supply, waived
 
 RULES: tuple[Rule, ...] = (
     *sizing.RULES,
@@ -11,7 +11,9 @@ RULES: tuple[Rule, ...] = (
     *cost.RULES,
     *capacity.RULES,
     *lifecycle.RULES,
-    *security.RULES,
+    *access.RULES,
+    *secrecy.RULES,
+    *supply.RULES,
     *hygiene.RULES,
     *waived.RULES,
 )

@@ -38,6 +38,11 @@ class Severity(StrEnum):
     HIGH = "high"
     CRITICAL = "critical"
 
+    @property
+    def rank(self) -> int:
+        """Order: the worse, the higher."""
+        return list(Severity).index(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -83,7 +83,7 @@ _MODEL_WORDS = frozenset({"EOS", "BOS", "PAD", "UNK", "MASK", "STOP", "FIRST", "
 """Words beside which a token is a model's: ``EOS_TOKEN``, ``time_to_first_token``."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _HARMLESS_VALUE = re.compile(
-    r"|true|false|none|null|auto|yes|no|on|off|required|optional|[-+]?\d[\d.,_]{0,6}\s?[a-z%/]{0,3}|\$.*|\{\{.*|<[^>]*>|x+|\*+|\[redacted\]",
+    r"|true|false|none|null|auto|yes|no|on|off|required|optional|[-+]?\d[\d.,_]{0,6}\s?[a-z%/]{0,3}|\$.*|[{\[].*|<[^>]*>|x+|\*+|\[redacted\]",
     re.IGNORECASE,
 )
 _VALUE_CHARACTERS_MIN = 6
@@ -172,6 +172,11 @@ def redact(text: str, values: Iterable[str] = ()) -> str:
     for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, REDACTED)
     return _ASSIGNMENT.sub(_redact_assignment, _SHAPE.sub(REDACTED, text))
+
+
+def redact_shapes(text: str) -> str:
+    """The text without anything that has the shape of a known credential; for our own words, which name variables."""
+    return _SHAPE.sub(REDACTED, text)
 
 
 def _forms(value: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from policies.gate import Finding, Verdict, report_path
 from policies.rule import Severity
-from policies.secrets import redact
+from policies.secrets import redact_shapes
 
 NO_FILE = "-"
 """File of a position that lies in no file (subjects that the engine hands over)."""
@@ -59,8 +59,8 @@ def remedy_of(finding: Finding) -> str | None:
 
 
 def one_line(text: str) -> str:
-    """A text on one line, without secrets and control characters."""
-    flat = " ".join(redact(text).split())
+    """A text of ours on one line, without secrets and control characters."""
+    flat = " ".join(redact_shapes(text).split())
     return "".join(character if character.isprintable() else "?" for character in flat)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from policies.facts import UNKNOWN, MachineFacts, OfferedFacts, SpecFacts, Unknown
 from policies.rule import Level, Outcome, Rule, Setting, Severity, failed, passed, unknown
-from policies.rules.sizing import candidates_of, machines_of, offers_of
+from policies.rules.candidates import candidates_of, machines_of, offers_of
 from provisioner.vocabulary import CapacityType, Task
 
 _AWS_LETTER_ZONE = re.compile(r"[a-z]{2}(-[a-z]+)+-\d[a-z]")

@@ -9,7 +9,7 @@ from decimal import Decimal
 from policies.facts import UNKNOWN, Candidate, Known, OfferedFacts, SpecFacts, Unknown
 from policies.parameters import Parameter
 from policies.rule import Level, Outcome, Rule, Setting, Severity, failed, passed, unknown
-from policies.rules.sizing import candidates_of, machines_of, offers_of
+from policies.rules.candidates import candidates_of, machines_of, offers_of
 from provisioner.units import Money, decimal_string, format_duration, format_usd
 from provisioner.workload.kinds import Whole
 from provisioner.workload.quantities import DURATION, MoneyPer

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from policies.facts import UNKNOWN, Candidate, MachineFacts, PlacementFacts, Unknown
 from policies.rule import Outcome, Rule, Setting, Severity, failed, passed, unknown
-from policies.rules.sizing import machines_of
+from policies.rules.candidates import machines_of
 from provisioner.vocabulary import Attention, Engine
 
 FLASH_CAPABILITY = (8, 0)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
 
 from policies.facts import UNKNOWN, Candidate, PlacementFacts, Unknown
 from policies.parameters import Parameter
 from policies.rule import Level, Outcome, Rule, Setting, Severity, failed, passed, unknown
+from policies.rules.candidates import candidates_of, machines_of
 from provisioner.planner.judge import OfferFit
 from provisioner.planner.plan import Plan
 from provisioner.sizing.footprint import Footprint
@@ -16,8 +15,9 @@ from provisioner.units import GIB, format_gib
 from provisioner.vocabulary import Fit
 from provisioner.workload.kinds import Number
 
-SIZE_FILTERS = frozenset({"memory", "memory-unknown", "gpu-count", "max-gpus", "precision", "runtime"})
-"""Planner filters that say that an instance type cannot hold or run the workload, or only with more GPUs than allowed."""
+SIZE_FILTERS = ("memory", "gpu-count", "max-gpus", "precision", "memory-unknown", "runtime")
+"""Planner filters that say that an instance type cannot hold or run the workload, or only with more GPUs than allowed; the
+most telling first."""
 HELD_FILTERS = frozenset(
     {
         "budget",
@@ -39,47 +39,10 @@ DISK_BASE_BYTES = 20 * GIB
 """System, driver, CUDA and one engine image: published GPU images unpack to 10 to 20 GiB."""
 
 
-def candidates_of(facts: PlacementFacts) -> tuple[tuple[Candidate, ...], Outcome | None]:
-    """The offers to judge, or the unknown outcome that stands for them."""
-    if isinstance(facts.candidates, Unknown):
-        message = f"what {facts.name} may run on is not known yet"
-        return (), unknown("candidates", message, "write its offers as constants")
-    if isinstance(facts.workload, Unknown) and facts.candidates:
-        return (), unknown("workload", f"the workload of {facts.name} is not known yet", "write it as constants")
-    return facts.candidates, None
-
-
-def machines_of(facts: PlacementFacts) -> tuple[tuple[Candidate, ...], Outcome | None]:
-    """The same, one of each kind of machine: twelve zones of one type are one finding."""
-    candidates, outcome = candidates_of(facts)
-    return distinct(
-        candidates, "region", "capacity_type", "price_usd_per_hour", "price_as_of", "regions_offered"
-    ), outcome
-
-
-def offers_of(facts: PlacementFacts) -> tuple[tuple[Candidate, ...], Outcome | None]:
-    """The same, one of each kind of machine, region and price, whatever the zone."""
-    candidates, outcome = candidates_of(facts)
-    return distinct(candidates, "price_as_of"), outcome
-
-
-def distinct(candidates: tuple[Candidate, ...], *ignored: str) -> tuple[Candidate, ...]:
-    """The first of all candidates that differ in nothing but their key, their zone and the ignored fields."""
-    blank: dict[str, Any] = dict.fromkeys((*ignored, "zone", "zones_offered"))
-    seen: list[Candidate] = []
-    kept: list[Candidate] = []
-    for candidate in candidates:
-        bare = replace(candidate, key="", **blank)
-        if bare not in seen:
-            seen.append(bare)
-            kept.append(candidate)
-    return tuple(kept)
-
-
 def nothing_holds(plan: Plan) -> bool:
     """Whether a plan without a choice failed on size alone, not on price, place or speed."""
     filters = {rejection.filter for rejection in plan.rejections}
-    return bool(filters & SIZE_FILTERS) and not filters & HELD_FILTERS
+    return bool(filters.intersection(SIZE_FILTERS)) and not filters & HELD_FILTERS
 
 
 def constraint_key(facts: PlacementFacts) -> str:
@@ -151,8 +114,9 @@ def shortfall(fit: OfferFit) -> str:
 def _nothing_text(plan: Plan) -> str:
     sized = [rejection for rejection in plan.rejections if rejection.filter == "memory"]
     if not sized:
-        reasons = [rejection.reason for rejection in plan.rejections if rejection.filter in SIZE_FILTERS]
-        return f"nothing that the spec allows can hold {plan.workload_name}: {reasons[0]}"
+        by_filter = {rejection.filter: rejection.reason for rejection in plan.rejections}
+        reason = next(by_filter[name] for name in SIZE_FILTERS if name in by_filter)
+        return f"nothing that the spec allows can hold {plan.workload_name}: {reason}"
     closest = min(
         sized, key=lambda rejection: (_shown_gib(rejection.needed) - _shown_gib(rejection.available), rejection.offer)
     )

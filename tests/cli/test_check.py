@@ -77,7 +77,7 @@ def test_a_clean_spec_passes_in_every_format(check: Check, form: str) -> None:
     if form in {"json", "sarif", "gitlab"}:
         json.loads(answer.out)
     if form == "junit":
-        assert ET.fromstring(answer.out).get("failures") == "0"
+        assert ET.fromstring(answer.out).get("failures") == "0"  # noqa: S314 - our own report
 
 
 @pytest.mark.parametrize("form", FORMATS)

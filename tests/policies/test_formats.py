@@ -75,7 +75,9 @@ def check_sarif(document: dict[str, object]) -> list[dict[str, object]]:
         assert result["level"] in {"note", "warning", "error"}
         (place,) = result["locations"]
         uri = place["physicalLocation"]["artifactLocation"]["uri"]
-        assert uri and not uri.startswith("/") and "\\" not in uri and " " not in uri
+        assert uri
+        assert not uri.startswith("/")
+        assert not {"\\", " "}.intersection(uri)
         assert place["physicalLocation"]["region"]["startLine"] >= 1
         assert place["physicalLocation"]["region"]["startColumn"] >= 1
         mark = result["partialFingerprints"]["gpuprov/v1"]
@@ -95,7 +97,7 @@ def test_sarif_holds_every_finding_with_place_and_fingerprint(report: Report) ->
 
 @pytest.mark.parametrize("report", REPORTS)
 def test_junit_reads_back_with_the_counts_it_states(report: Report) -> None:
-    root = ET.fromstring(render(report, "junit"))
+    root = ET.fromstring(render(report, "junit"))  # noqa: S314 - our own report
     assert root.tag == "testsuites"
     cases = list(root.iter("testcase"))
     assert int(root.get("tests", "")) == len(cases)
@@ -153,7 +155,7 @@ def test_an_empty_run_is_valid_in_every_format(form: str) -> None:
     if form in {"json", "sarif", "gitlab"}:
         json.loads(text)
     if form == "junit":
-        assert ET.fromstring(text).get("failures") == "0"
+        assert ET.fromstring(text).get("failures") == "0"  # noqa: S314 - our own report
 
 
 @pytest.mark.parametrize("form", list(MODULES))

@@ -242,7 +242,6 @@ def test_a_plan_with_a_broken_byte_never_crashes(folder: Path, at: int, how: str
     (folder / "plan.json").write_text(text)
     try:
         subjects, _ = read_file(Path("plan.json"), Placer(catalog()))
-    except GpuprovError as error:
-        assert error.exit_code == 2
+    except UsageError:
         return
     assert subjects

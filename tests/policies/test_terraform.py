@@ -292,6 +292,19 @@ def test_a_group_whose_rules_stand_elsewhere_is_not_unknown(read: Read) -> None:
     assert violated(read(group, configuration=inline)) == {"open-cidr"}
 
 
+def test_what_the_provider_computes_by_itself_is_not_unknown(read: Read) -> None:
+    """A plan of a real provider marks user-data, disks and market options as computed where the program has none."""
+    computed = {"user_data": True, "user_data_base64": True, "ebs_block_device": True, "instance_market_options": True}
+    after = {key: value for key, value in GOOD_INSTANCE.items() if key != "ebs_block_device"}
+    instance = change("aws_instance", after, unknown=computed)
+    names = {name: {} for name in after}
+    known = {"root_module": {"resources": [{"address": "aws_instance.gpu", "expressions": names}]}}
+    assert not violated(read(instance, configuration=known))
+    assert violated(read(instance)) == {"secret-in-user-data", "root-encryption", "data-encryption"}
+    told = {"root_module": {"resources": [{"address": "aws_instance.gpu", "expressions": names | {"user_data": {}}}]}}
+    assert violated(read(instance, configuration=told)) == {"secret-in-user-data"}
+
+
 def test_a_value_that_the_program_marks_as_secret_is_one(read: Read) -> None:
     after = GOOD_INSTANCE | {"user_data": "just words"}
     assert violated(read(change("aws_instance", after, sensitive={"user_data": True}))) == {"secret-in-user-data"}
