@@ -19,6 +19,8 @@ LOCAL_SSD_ASSUMED = "local_ssd_price_assumed"
 EXCLUDES_LOCAL_SSD = "excludes_local_ssd"
 OTHER_REGION = "price_of_other_region"
 STALE = "stale"
+NO_SPARE = "spot_equals_on_demand"
+AT_FLOOR = "spot_at_floor_10pct"
 
 OWN_MEANINGS: Mapping[str, str] = {
     NOT_GPU: "the accelerator needs a runtime of its own (Neuron, Gaudi), not CUDA or ROCm",

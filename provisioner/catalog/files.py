@@ -20,6 +20,9 @@ BUNDLED = Path(__file__).parent / "data"
 CLASSES = "gpu_classes.csv"
 """Our own table; a catalog directory that has none uses the bundled one."""
 
+SUPPLY = "supply.csv"
+QUOTAS = "account_quotas.csv"
+
 REQUIRED = (
     "attachable_gpus.csv",
     "billing_rules.csv",
@@ -47,6 +50,8 @@ OPTIONAL = (
     "join_exceptions.csv",
     "prices_per_gpu.csv",
 )
+OWN = (QUOTAS, SUPPLY)
+"""What only this account and host can know; no such file is bundled. ``prices refresh`` and launches write them."""
 
 
 class CatalogFiles:
@@ -66,13 +71,21 @@ class CatalogFiles:
         return self._paths[name]
 
     def digest(self) -> str:
-        """``sha256:<hex>`` over the names, lengths and bytes of all files, in the order of their names."""
-        total = hashlib.sha256()
-        for name in self.names:
-            content = self._contents[name]
-            total.update(f"{name}\0{len(content)}\0".encode())
-            total.update(content)
-        return f"sha256:{total.hexdigest()}"
+        """``sha256:<hex>`` of all files (see ``digest_of``)."""
+        return digest_of(self._contents)
+
+    def content(self, name: str) -> bytes:
+        """Bytes of a file."""
+        return self._contents[name]
+
+    def with_file(self, path: Path) -> CatalogFiles:
+        """The same files and one more.
+
+        Raises:
+            UsageError: it cannot be read.
+        """
+        added = _read({path.name: path})
+        return CatalogFiles({**self._paths, path.name: path}, {**self._contents, path.name: added.content(path.name)})
 
     def text(self, name: str) -> str:
         """Text of a file, without a byte order mark.
@@ -104,6 +117,10 @@ class CatalogFiles:
             return [pick(row) for row in reader if row and row[cloud] in clouds]
         return [pick(row) for row in reader if row]
 
+    def header(self, name: str) -> list[str]:
+        """Names of the columns of a file, in its order."""
+        return next(csv.reader(io.StringIO(self.text(name), newline="")))
+
     def records(self, name: str) -> list[dict[str, str]]:
         """Each row as column name -> cell, in file order; no rows where the file does not exist."""
         if name not in self._contents:
@@ -111,6 +128,16 @@ class CatalogFiles:
         reader = csv.reader(io.StringIO(self.text(name), newline=""))
         header = next(reader)
         return [dict(zip(header, row, strict=True)) for row in reader if row]
+
+
+def digest_of(contents: Mapping[str, bytes]) -> str:
+    """``sha256:<hex>`` over names, lengths and bytes, in the order of the names."""
+    total = hashlib.sha256()
+    for name in sorted(contents):
+        content = contents[name]
+        total.update(f"{name}\0{len(content)}\0".encode())
+        total.update(content)
+    return f"sha256:{total.hexdigest()}"
 
 
 def bundled_files() -> CatalogFiles:
@@ -137,7 +164,7 @@ def directory_files(directory: Path) -> CatalogFiles:
             raise UsageError(
                 f"the catalog has no {name}", where=str(paths[name]), remedy=f"it needs {', '.join(REQUIRED)}"
             )
-    paths |= {name: directory / name for name in OPTIONAL if (directory / name).is_file()}
+    paths |= {name: directory / name for name in (*OPTIONAL, *OWN) if (directory / name).is_file()}
     own_classes = directory / CLASSES
     paths[CLASSES] = own_classes if own_classes.is_file() else BUNDLED / CLASSES
     return _read(paths)

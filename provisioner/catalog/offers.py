@@ -68,13 +68,14 @@ _STRICT_LISTINGS = frozenset({"aws"})
 
 
 def read_zones(files: CatalogFiles) -> dict[str, ZoneIndex]:
-    """Zones that offer an instance type, by cloud, sorted."""
+    """Zones that offer an instance type, by cloud, sorted; none of them where a listing says that the region has no such type."""
     clouds: dict[str, ZoneIndex] = {}
     for cloud, region, zone, name, offered in files.rows(
         "offerings.csv", "cloud", "region", "zone", "instance_type", "offered", clouds=CLOUDS
     ):
+        zones = clouds.setdefault(cloud, {}).setdefault((name, region), [])
         if offered == "yes":
-            clouds.setdefault(cloud, {}).setdefault((name, region), []).append(zone)
+            zones.append(zone)
     for index in clouds.values():
         for zones in index.values():
             zones.sort()
@@ -125,7 +126,7 @@ class _Join:
         """All offers of one type in one region."""
         self.names_seen.add(name)
         zones = self._zones.get((name, region))
-        if zones is None and self._cloud in _STRICT_LISTINGS:
+        if zones == [] or (zones is None and self._cloud in _STRICT_LISTINGS):
             self.add_unoffered(name, region)
             return
         prices = self._prices_in(name, region)

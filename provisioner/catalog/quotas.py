@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from provisioner.catalog.files import CatalogFiles
+from provisioner.catalog.files import QUOTAS, CatalogFiles
 from provisioner.catalog.instances import InstanceType
 from provisioner.vocabulary import CapacityType
 
@@ -33,6 +33,22 @@ class QuotaNeed:
 
     quota: Quota
     units: float
+
+
+@dataclass(frozen=True, slots=True)
+class AccountQuota:
+    """What one account may use of a quota in a region, in the quota's unit, and the day on which that was read."""
+
+    limit: float
+    as_of: str
+
+
+def read_account_quotas(files: CatalogFiles) -> dict[tuple[str, str, str], AccountQuota]:
+    """Limits of the account by (cloud, region, code); none where nothing was read."""
+    return {
+        (cloud, region, code): AccountQuota(float(limit), as_of)
+        for cloud, region, code, limit, as_of in files.rows(QUOTAS, "cloud", "region", "quota_code", "limit", "as_of")
+    }
 
 
 def read_quotas(files: CatalogFiles) -> dict[tuple[str, str], Quota]:

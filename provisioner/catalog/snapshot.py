@@ -1,4 +1,4 @@
-"""The catalog: one frozen set of dated facts, read from the bundled files or from a directory of the user's.
+"""The catalog: one frozen set of dated facts, read from the bundled files, from refreshed ones or from a directory of the user's.
 
 Loading reads and digests the files; each table is parsed when it is first asked for, since ``plan`` needs some and ``size``
 needs fewer.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from provisioner.catalog.attachments import attached_market, read_attached_types
-from provisioner.catalog.codes import OWN_MEANINGS
+from provisioner.catalog.cache import Manifest, base_digest, read_snapshot, supply_path
+from provisioner.catalog.codes import NO_SPARE, OWN_MEANINGS
 from provisioner.catalog.exclusions import type_codes
 from provisioner.catalog.files import CatalogFiles, bundled_files, directory_files
 from provisioner.catalog.gpus import Gpu, read_gpus
@@ -39,36 +41,74 @@ from provisioner.vocabulary import CapacityType
 if TYPE_CHECKING:
     from provisioner.catalog.billing import BillingRule
     from provisioner.catalog.images import DriverFloor, ImageSelector
+    from provisioner.catalog.listings import Listing
     from provisioner.catalog.price_sources import PriceSource
-    from provisioner.catalog.quotas import Quota, QuotaNeed
+    from provisioner.catalog.quotas import AccountQuota, Quota, QuotaNeed
+    from provisioner.catalog.supply import Supply, SupplyIndex
 
 ENVIRONMENT = "GPUPROV_CATALOG"
-"""Directory of CSV files that replaces the bundled catalog; ``--catalog`` comes before it."""
+"""Directory of CSV files that replaces the refreshed and the bundled catalog; ``--catalog`` comes before it."""
+
+
+BUNDLED_NAME = "bundled"
+"""``--catalog bundled`` or ``GPUPROV_CATALOG=bundled``: the files that ship with gpuprov, whatever was refreshed on this host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a catalog was read from. ``manifest`` is that of a refreshed one; ``notice`` is for people."""
+
+    kind: str
+    """``bundled``, ``refreshed`` or ``directory``."""
+    path: Path | None = None
+    manifest: Manifest | None = None
+    notice: str | None = None
 
 
 def load_catalog(directory: Path | None = None) -> Catalog:
-    """The catalog of a directory, else of the one that ``GPUPROV_CATALOG`` names, else the bundled one.
+    """The catalog of a directory, else of the one that ``GPUPROV_CATALOG`` names, else the refreshed one, else the bundled one.
+
+    The word ``bundled`` instead of a directory means the files that ship with gpuprov and nothing else. Supply that launches
+    on this host observed is part of the refreshed catalog, and of the bundled one where none was refreshed.
 
     Raises:
-        UsageError: the directory lacks a file, or a cell breaks its type; the message names file:line:column.
+        UsageError: the directory lacks a file, or a cell breaks its type (the message names file:line:column), or the
+            refreshed catalog is damaged.
     """
     if directory is None and os.environ.get(ENVIRONMENT):
         directory = Path(os.environ[ENVIRONMENT])
     if directory is None:
+        return _refreshed_catalog()
+    if str(directory) == BUNDLED_NAME:
         return Catalog(bundled_files())
     from provisioner.catalog.check import check_files
 
     files = directory_files(directory)
     check_files(files)
-    return Catalog(files)
+    return Catalog(files, Origin("directory", directory))
+
+
+def _refreshed_catalog() -> Catalog:
+    snapshot = read_snapshot()
+    if snapshot is None:
+        origin, files = Origin("bundled"), bundled_files()
+    elif snapshot.manifest.base != base_digest():
+        notice = "the refreshed prices were merged over another version's data and are not used; run `gpuprov prices refresh`"
+        origin, files = Origin("bundled", notice=notice), bundled_files()
+    else:
+        origin, files = Origin("refreshed", snapshot.path, snapshot.manifest), snapshot.files
+    observed = supply_path()
+    return Catalog(files.with_file(observed) if observed.is_file() else files, origin)
 
 
 class Catalog:
     """GPUs, instance types, offers and prices of one set of files. Everything it gives is frozen."""
 
-    def __init__(self, files: CatalogFiles) -> None:
+    def __init__(self, files: CatalogFiles, origin: Origin | None = None) -> None:
         self._files = files
         self._markets: dict[str, Market] = {}
+        self.origin = origin or Origin("bundled")
+        """Where it was read from; not part of what it says."""
 
     # Identity
 
@@ -217,7 +257,43 @@ class Catalog:
 
         return read_price_sources(self._files, cloud)
 
+    def listings(self) -> tuple[Listing, ...]:
+        """Prices per GPU-hour of other providers, for comparison: they are never chosen."""
+        from provisioner.catalog.listings import read_listings
+
+        return read_listings(self._files)
+
     # Supply, quotas, billing, images
+
+    def supply_of(self, offer: Offer) -> Supply:
+        """Whether a launch is ``likely`` to succeed, ``scarce`` or ``unknown``, why, and when that was seen.
+
+        Launches and placement scores say it; without any, an AWS spot price at the on-demand price does: the market is out of
+        spare machines.
+        """
+        from provisioner.catalog.supply import SCARCE, UNKNOWN, Supply
+
+        name, capacity = offer.instance.name, str(offer.capacity_type)
+        found = self._supply.of(offer.cloud, offer.region, offer.zone, name, capacity)
+        if found.likelihood == UNKNOWN and found.as_of is None and NO_SPARE in offer.suspect and offer.cloud == "aws":
+            return Supply(SCARCE, offer.price_as_of, "spot costs as much as on-demand")
+        return found
+
+    @cached_property
+    def _supply(self) -> SupplyIndex:
+        from provisioner.catalog.supply import SupplyIndex, read_observations
+
+        return SupplyIndex(read_observations(self._files))
+
+    def account_quota(self, cloud: str, region: str, code: str) -> AccountQuota | None:
+        """What this account may use of a quota in a region, as a refresh read it; ``None`` where it is not known."""
+        return self._account_quotas.get((cloud, region, code))
+
+    @cached_property
+    def _account_quotas(self) -> dict[tuple[str, str, str], AccountQuota]:
+        from provisioner.catalog.quotas import read_account_quotas
+
+        return read_account_quotas(self._files)
 
     def interruption_band(self, cloud: str, instance_type: str, region: str) -> Band | None:
         """Share of spot machines interrupted in a month, low and high, or ``None`` where no figure is known."""

@@ -1,0 +1,198 @@
+"""Prices that are not believed are kept apart with the reason; what the catalog had before stays, with its own date.
+
+A price is held against the catalog's own prices, which a broken fetch cannot move: its GPU's median for the same capacity type
+in the same cloud, and its instance type's. The limits and the exemption of honest spot discounts are those of
+``catalog.outliers``; where the catalog knows fewer than three prices, the fetched ones are the measure.
+
+Source: public trackers: prices of 0.00 and 0.01 USD (skypilot-org/skypilot#2496, #3615, PR 9156), spot above on-demand
+(skypilot-org/skypilot#4914).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+
+from provisioner.catalog.fetched import ON_DEMAND, PriceQuote
+from provisioner.catalog.instances import InstanceType
+from provisioner.catalog.outliers import FACTOR, SPOT_FLOOR
+
+COLUMNS = (
+    *("cloud", "region", "zone", "instance_type", "purchase_model", "price_usd_per_hour"),
+    *("reason", "detail", "source", "seen_at"),
+)
+_GROUP_MIN = 3
+
+NOT_A_NUMBER = "not_a_number"
+NOT_POSITIVE = "not_positive"
+TOO_LOW = "far_below_median"
+TOO_HIGH = "far_above_median"
+SPOT_ABOVE = "spot_above_on_demand"
+UNKNOWN_TYPE = "unknown_instance_type"
+REASONS: Mapping[str, str] = {
+    NOT_A_NUMBER: "the price is no number",
+    NOT_POSITIVE: "a price is more than 0",
+    TOO_LOW: f"more than {FACTOR} times below the median per GPU",
+    TOO_HIGH: f"more than {FACTOR} times above the median of its kind",
+    SPOT_ABOVE: "spot costs more than on-demand in the same region",
+    UNKNOWN_TYPE: "the catalog does not know this instance type with GPUs: a newer gpuprov may",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A price that was kept out."""
+
+    cloud: str
+    region: str
+    zone: str
+    instance_type: str
+    """The GPU model with ``(attached)`` after it for an attached GPU."""
+    purchase_model: str
+    price_usd_per_hour: str
+    reason: str
+    detail: str
+    source: str
+    seen_at: str
+
+    @property
+    def cells(self) -> list[str]:
+        """The cells of its line in quarantine.csv."""
+        return [getattr(self, column) for column in COLUMNS]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a price is taken: ``amount`` where it is, else the reason and its numbers."""
+
+    amount: Decimal | None
+    reason: str = ""
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class _Group:
+    """Prices of one kind: those the catalog has, and those fetched."""
+
+    known: list[Decimal] = field(default_factory=list)
+    fetched: list[Decimal] = field(default_factory=list)
+
+    def median(self) -> Decimal | None:
+        """The lower middle price of the known ones, of the fetched ones where few are known, or ``None`` for too few."""
+        for prices in (self.known, self.fetched):
+            if len(prices) >= _GROUP_MIN:
+                return sorted(prices)[(len(prices) - 1) // 2]
+        return None
+
+
+class Judge:
+    """Judges the fetched prices of one cloud. Give it all known and all fetched prices first, then ask."""
+
+    def __init__(self, cloud: str, instances: Mapping[tuple[str, str], InstanceType]) -> None:
+        self._cloud = cloud
+        self._instances = instances
+        self._per_gpu: dict[tuple[str, str], _Group] = {}
+        self._per_type: dict[tuple[str, str], _Group] = {}
+        self._attached: dict[tuple[str, str], _Group] = {}
+
+    def learn(self, instance_type: str, purchase_model: str, price: str, *, fetched: bool) -> None:
+        """Take a price of an instance type into the measure; what is no price is left out."""
+        instance, amount = self._instances.get((self._cloud, instance_type)), number(price)
+        if instance is None or amount is None or amount <= 0:
+            return
+        _add(self._per_type, (instance_type, purchase_model), amount, fetched=fetched)
+        if instance.gpu_model is not None:
+            _add(self._per_gpu, (instance.gpu_model, purchase_model), amount / gpus_of(instance), fetched=fetched)
+
+    def learn_attached(self, gpu_model: str, purchase_model: str, price: str, *, fetched: bool) -> None:
+        """Take the price of an attached GPU into the measure."""
+        amount = number(price)
+        if amount is not None and amount > 0:
+            _add(self._attached, (gpu_model, purchase_model), amount, fetched=fetched)
+
+    def judge(self, quote: PriceQuote, purchase_model: str, on_demand: Decimal | None) -> Verdict:
+        """Whether a price is believed; ``on_demand`` is what the type costs on demand in the region."""
+        amount = number(quote.price_usd_per_hour)
+        instance = self._instances.get((self._cloud, quote.instance_type))
+        if instance is None:
+            return Verdict(None, UNKNOWN_TYPE)
+        if amount is None:
+            return Verdict(None, NOT_A_NUMBER)
+        if amount <= 0:
+            return Verdict(None, NOT_POSITIVE)
+        if purchase_model != ON_DEMAND and on_demand is not None and amount > on_demand:
+            return Verdict(None, SPOT_ABOVE, f"on-demand costs {on_demand} USD/h")
+        return self._against_medians(amount, instance, purchase_model, on_demand)
+
+    def judge_attached(self, gpu_model: str, purchase_model: str, price: str, on_demand: Decimal | None) -> Verdict:
+        """Whether the price of an attached GPU is believed; ``on_demand`` is what it costs on demand in the region."""
+        amount, median = number(price), _median(self._attached, (gpu_model, purchase_model))
+        if amount is None:
+            return Verdict(None, NOT_A_NUMBER)
+        if amount <= 0:
+            return Verdict(None, NOT_POSITIVE)
+        if purchase_model != ON_DEMAND and on_demand is not None and amount > on_demand:
+            return Verdict(None, SPOT_ABOVE, f"on-demand costs {on_demand} USD per GPU-hour")
+        if median is not None and amount * FACTOR < median and not _is_discount(amount, purchase_model, on_demand):
+            return Verdict(None, TOO_LOW, _median_words(median, "GPU-hour"))
+        if median is not None and amount > median * FACTOR:
+            return Verdict(None, TOO_HIGH, _median_words(median, "GPU-hour"))
+        return Verdict(amount)
+
+    def _against_medians(
+        self, amount: Decimal, instance: InstanceType, purchase_model: str, on_demand: Decimal | None
+    ) -> Verdict:
+        of_type = _median(self._per_type, (instance.name, purchase_model))
+        if instance.gpu_model is not None:
+            of_gpu, per_gpu = _median(self._per_gpu, (instance.gpu_model, purchase_model)), amount / gpus_of(instance)
+        else:
+            of_gpu, per_gpu = of_type, amount
+        is_low = of_gpu is not None and per_gpu * FACTOR < of_gpu
+        if of_gpu is not None and is_low and not _is_discount(amount, purchase_model, on_demand):
+            return Verdict(None, TOO_LOW, _median_words(of_gpu, "GPU-hour" if instance.gpu_model else "hour"))
+        # A large host makes a high price per GPU an honest one, so too high is judged by the type alone.
+        if purchase_model == ON_DEMAND and of_type is not None and amount > of_type * FACTOR:
+            return Verdict(None, TOO_HIGH, _median_words(of_type, "hour"))
+        return Verdict(amount)
+
+
+def number(text: str) -> Decimal | None:
+    """A finite decimal number, or ``None``."""
+    try:
+        found = Decimal(text)
+    except InvalidOperation:
+        return None
+    return found if found.is_finite() else None
+
+
+def gpus_of(instance: InstanceType) -> Decimal:
+    """GPUs of an instance, a share for a fractional type."""
+    return Decimal(instance.gpu_count) * Decimal(str(instance.gpu_fraction))
+
+
+def counted(quarantined: Iterable[Quarantined]) -> dict[str, int]:
+    """How many rows each reason kept out, in the order of ``REASONS``."""
+    counts = dict.fromkeys(REASONS, 0)
+    for one in quarantined:
+        counts[one.reason] = counts.get(one.reason, 0) + 1
+    return {reason: count for reason, count in counts.items() if count}
+
+
+def _add(table: dict[tuple[str, str], _Group], key: tuple[str, str], amount: Decimal, *, fetched: bool) -> None:
+    group = table.setdefault(key, _Group())
+    (group.fetched if fetched else group.known).append(amount)
+
+
+def _median(table: Mapping[tuple[str, str], _Group], key: tuple[str, str]) -> Decimal | None:
+    group = table.get(key)
+    return group.median() if group else None
+
+
+def _is_discount(amount: Decimal, purchase_model: str, on_demand: Decimal | None) -> bool:
+    """Whether a low price is within the discounts that the clouds give on spot and flex-start."""
+    return purchase_model != ON_DEMAND and on_demand is not None and amount >= on_demand * SPOT_FLOOR
+
+
+def _median_words(median: Decimal, unit: str) -> str:
+    return f"the median is {median:.4g} USD per {unit}"

@@ -1,0 +1,1 @@
+"""Google Cloud, over REST; google-auth is imported with the first call."""
