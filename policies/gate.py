@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -192,6 +193,7 @@ def _with_fingerprints(found: Sequence[Finding], root: Path | None) -> list[Find
     return marked
 
 
+@cache
 def report_path(file: str, root: Path | None) -> str:
     """A file's path as reports name it: relative to the project's root where it lies below, else as it was given."""
     if root is None or file == "-":

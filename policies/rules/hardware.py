@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from policies.facts import UNKNOWN, Candidate, MachineFacts, PlacementFacts, Unknown
 from policies.rule import Outcome, Rule, Setting, Severity, failed, passed, unknown
 from policies.rules.candidates import machines_of
+from provisioner.planner.request import usual_engine
 from provisioner.vocabulary import Attention, Engine
 
 FLASH_CAPABILITY = (8, 0)
@@ -71,7 +72,13 @@ def engine_capability(facts: PlacementFacts, setting: Setting) -> Iterator[Outco
     inference = facts.workload.inference
     if inference is None:
         return
-    engine = inference.engine.name if inference.engine is not None else Engine.VLLM
+    if inference.engine is not None:
+        engine = inference.engine.name
+    elif isinstance(facts.shape, Unknown) or facts.shape is None:
+        yield unknown("inference.engine", f"the engine of {facts.name} is not known yet", "write it as a constant")
+        return
+    else:
+        engine = usual_engine(facts.shape)
     least = ENGINE_CAPABILITY.get(engine)
     if least is not None:
         yield from _capable(facts, least, str(engine), "take a newer GPU, or llama.cpp, which supports old ones")

@@ -15,7 +15,7 @@ from provisioner.units import GIB, format_gib
 from provisioner.vocabulary import Fit
 from provisioner.workload.kinds import Number
 
-SIZE_FILTERS = ("memory", "gpu-count", "max-gpus", "precision", "memory-unknown", "runtime")
+SIZE_FILTERS = ("memory", "layout", "gpu-count", "max-gpus", "precision", "memory-unknown", "runtime")
 """Planner filters that say that an instance type cannot hold or run the workload, or only with more GPUs than allowed; the
 most telling first."""
 HELD_FILTERS = frozenset(
@@ -118,7 +118,8 @@ def _nothing_text(plan: Plan) -> str:
         reason = next(by_filter[name] for name in SIZE_FILTERS if name in by_filter)
         return f"nothing that the spec allows can hold {plan.workload_name}: {reason}"
     closest = min(
-        sized, key=lambda rejection: (_shown_gib(rejection.needed) - _shown_gib(rejection.available), rejection.offer)
+        sized,
+        key=lambda each: (_shown_gib(each.needed) - _shown_gib(each.available), len(each.offer), each.offer),
     )
     name = closest.offer.split("/")[3]
     missing = _shown_gib(closest.needed) - _shown_gib(closest.available)

@@ -22,6 +22,8 @@ from provisioner.catalog.snapshot import Catalog, load_catalog
 from provisioner.planner.judge import OfferFit
 from provisioner.sizing.footprint import Footprint, MemoryTerms
 from provisioner.sizing.layout import Layout
+from provisioner.sizing.models import find_model
+from provisioner.sizing.shapes import ModelShape
 from provisioner.units import GIB
 from provisioner.workload.spec import Workload
 
@@ -79,6 +81,15 @@ def _copy(value: Any) -> Any:
 
 def workload(changes: Mapping[str, Any] | None = None, base: Mapping[str, Any] = BASE) -> Workload:
     return Workload.from_document(document(changes, base))
+
+
+@functools.cache
+def _shape(model: str) -> ModelShape:
+    return find_model(model)
+
+
+def shape_of(wanted: Workload) -> ModelShape:
+    return _shape(wanted.model.id or "")
 
 
 def spec(changes: Mapping[str, Any] | None = None, *, unknown: tuple[str, ...] = (), **facts: Any) -> SpecFacts:
@@ -139,6 +150,7 @@ def placement(*candidates: Candidate, kind: type[PlacementFacts] = PlacementFact
         "source": Source.PLAN,
         "tags": wanted.tags,
         "workload": wanted,
+        "shape": shape_of(wanted),
         "candidates": candidates or (candidate(),),
         "pinned": True,
         "suggest": lambda: "take g6e.xlarge",

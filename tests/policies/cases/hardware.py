@@ -63,7 +63,11 @@ HARDWARE = {
             placement(candidate(instance_type="p4d.24xlarge"), changes={"inference.engine": "tensorrt-llm"}),
             placement(T4, changes={"inference.engine": "tensorrt-llm"}),
         ),
-        unknowns=(placement(NOT_KNOWN), placement(workload=UNKNOWN)),
+        unknowns=(
+            placement(NOT_KNOWN),
+            placement(workload=UNKNOWN),
+            placement(shape=UNKNOWN, changes={"inference.engine": ...}),
+        ),
     ),
     "host-maintenance": Cases(
         passes=(gcp(), gcp(instance_type="a2-highgpu-1g"), gcp(has_gpu=UNKNOWN)),
