@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from provisioner.clouds.cloud import Cloud
 from provisioner.errors import UsageError
@@ -11,12 +13,13 @@ PROVIDERS = ("sandbox", "aws", "gcp")
 """Where a plan can be carried out; the sandbox plays the offers of both clouds."""
 
 
-def open_cloud(provider: str, home: Path) -> Cloud:
-    """The cloud that carries out plans for a provider.
+def open_cloud(provider: str, home: Path, settings: Mapping[str, Any] | None = None) -> Cloud:
+    """The cloud that carries out plans for a provider; opening asks it nothing.
 
     Args:
         provider: ``sandbox``, ``aws`` or ``gcp``.
         home: gpuprov's home; the sandbox keeps its objects there.
+        settings: the spec's section of that name, ``aws`` or ``gcp``: the user's own objects to use.
 
     Raises:
         UsageError: an unknown provider, or one that this version cannot reach yet.
@@ -25,6 +28,11 @@ def open_cloud(provider: str, home: Path) -> Cloud:
         from provisioner.clouds.sandbox.cloud import SandboxCloud
 
         return SandboxCloud(home)
+    if provider == "aws":
+        from provisioner.clouds.aws.cloud import AwsCloud
+        from provisioner.clouds.aws.settings import AwsSettings
+
+        return AwsCloud(AwsSettings.of(settings))
     if provider in PROVIDERS:
         raise UsageError(
             f"carrying out plans on {provider} comes with a later step of gpuprov",

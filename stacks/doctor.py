@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from provisioner.errors import GpuprovError
 from stacks.engine.find import find_engine
@@ -26,6 +27,15 @@ class Finding:
     state: str
     found: str
     fix: str | None = None
+
+
+@runtime_checkable
+class Identified(Protocol):
+    """A cloud that can say whose credentials it has."""
+
+    def identity(self) -> str:
+        """Who they are and what they reach, for people."""
+        ...
 
 
 def examine(home: Path, cloud: str, spec: Path | None = None, today: date | None = None) -> list[Finding]:
@@ -112,7 +122,10 @@ def _cloud(cloud: str, home: Path) -> Finding:
     from stacks.clouds import open_cloud
 
     def look() -> str:
-        open_cloud(cloud, home).list_objects()
+        opened = open_cloud(cloud, home)
+        if isinstance(opened, Identified):
+            return opened.identity()
+        opened.list_objects()
         return "answers"
 
     if cloud == "sandbox" and not (home / "sandbox.sqlite").exists():

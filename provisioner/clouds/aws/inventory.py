@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
-from provisioner.clouds.aws import storage, tagging, views
+from provisioner.clouds.aws import network, storage, tagging, views
 from provisioner.clouds.aws.instances import Instances
 from provisioner.clouds.aws.rates import Rates
 from provisioner.clouds.aws.session import filters, in_parallel
@@ -16,8 +16,6 @@ from provisioner.errors import GpuprovError
 from provisioner.units import GIB
 
 _ALIVE = (InstanceState.PENDING, InstanceState.RUNNING)
-_EPOCH = datetime.fromtimestamp(0, UTC)
-"""EC2 does not say when a security group was made."""
 _OPEN_REQUESTS = ("open", "active")
 
 
@@ -168,7 +166,7 @@ class Inventory:
                 state="available",
                 tags=tagging.read(group.get("Tags")).tags,
                 price_usd_per_hour="0",
-                created_at=_EPOCH,
+                created_at=network.made_at(group),
                 extra={"provider": views.CLOUD},
             )
 

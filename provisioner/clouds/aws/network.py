@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from provisioner.clouds.aws import tagging
@@ -17,11 +19,13 @@ from provisioner.clouds.aws.session import AwsApi, filters
 from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.clouds.cloud import Placement
 from provisioner.errors import CapacityError, NotFound, Rejected, TimedOut
-from provisioner.tags import STACK
+from provisioner.tags import STACK, format_time, parse_time
 
 _LOOKS = 20
 _PAUSE_S = 0.5
 """A new group may be invisible for some seconds, and a machine that names it would be refused."""
+_DESCRIPTION = "Closed but for what the workload opens. Made by gpuprov at {}"
+_MADE_AT = re.compile(r"Made by gpuprov at (\S+)$")
 _DUPLICATE_GROUP = "InvalidGroup.Duplicate"
 _DUPLICATE_RULE = "InvalidPermission.Duplicate"
 _USED = "DependencyViolation"
@@ -165,7 +169,7 @@ class Network:
                 "CreateSecurityGroup",
                 region,
                 GroupName=name,
-                Description="Closed but for the networks and ports that the workload opens (gpuprov)",
+                Description=_DESCRIPTION.format(format_time(datetime.now(UTC))),
                 VpcId=vpc,
                 TagSpecifications=tagging.specifications(["security-group"], tagging.write(name, tags)),
             )
@@ -203,6 +207,16 @@ class Network:
         ]
         found = self._api.pages("ec2", "DescribeInstances", region, "Reservations", Filters=asked)
         return [str(instance["InstanceId"]) for reservation in found for instance in reservation["Instances"]]
+
+
+def made_at(group: Mapping[str, Any]) -> datetime:
+    """When a group was made, by its description: EC2 itself does not keep that. One that does not say is taken for new."""
+    stated = _MADE_AT.search(str(group.get("Description", "")))
+    try:
+        moment = parse_time(stated[1]) if stated else None
+    except ValueError:
+        moment = None
+    return moment or datetime.now(UTC)
 
 
 def _group_name(tags: Mapping[str, str]) -> str:

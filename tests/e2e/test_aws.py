@@ -1,0 +1,112 @@
+"""The whole road with the real engine and the real SDK, on an emulated AWS account."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.bench import Bench
+from tests.fakes import aws_rules
+from tests.fakes.aws import FakeAws
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
+
+EXTRA = """\
+placement: {regions: [us-east-1], instance_types: [g6.xlarge]}
+storage: {data: 50GiB}
+"""
+ON_DEMAND_G = "L-DB2E81BA"
+
+
+@pytest.fixture(scope="module")
+def server():
+    made = FakeAws().start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def fake(server, monkeypatch):
+    server.reset()
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    return server
+
+
+def letters(fake):
+    """Zone id -> this account's letter."""
+    zones = aws_rules.backend("us-east-1").describe_availability_zones()
+    return {zone.zone_id: zone.name for zone in zones}
+
+
+def up(bench, *arguments):
+    return bench.up("--cloud", "aws", *arguments)
+
+
+def test_a_stack_lives_and_ends_on_aws(fake, tmp_path):
+    bench = Bench(tmp_path / "bench", extra=EXTRA)
+    fake.capacity[letters(fake)["use1-az1"], "g6.xlarge"] = 0
+    made = up(bench)
+    assert made.code == 0, made.err
+    document = made.document
+    outputs = document["outputs"]
+    assert document["changes"] == {"create": 3, "update": 0, "replace": 0, "delete": 0, "same": 0}
+    assert [attempt["outcome"] for attempt in document["attempts"]] == ["capacity", "created"]
+    assert "InsufficientInstanceCapacity" in document["attempts"][0]["message"]
+    assert (outputs["provider"], outputs["cloud"], outputs["zone"]) == ("aws", "aws", "use1-az2")
+    assert outputs["ready"] is True
+    assert outputs["public_ip"]
+    assert len(outputs["volume_ids"]) == 1
+    assert len(fake.of("RunInstances")) == 2  # one refusal costs one call
+    assert len(fake.of("CreateVolume")) == 1
+    assert "sandbox" not in made.err
+
+    again = up(bench)
+    assert again.document["changes"] == {"create": 0, "update": 0, "replace": 0, "delete": 0, "same": 3}
+    assert "no changes" in again.err
+    assert len(fake.of("RunInstances")) == 2
+
+    assert bench.run("stop", bench.name).out.splitlines()[-1] == "stack demo: stopped"
+    fake.capacity[letters(fake)["use1-az2"], "g6.xlarge"] = 0
+    refused = bench.run("start", bench.name)
+    assert refused.code == 7
+    assert "stays stopped" in refused.err
+    assert len(fake.of("RunInstances")) == 2
+    assert len(fake.of("StartInstances")) == 1  # a want of capacity is not asked for again
+    fake.capacity.clear()
+    assert bench.run("start", bench.name).out.splitlines()[-1] == "stack demo: running"
+
+    aws_rules.terminate("us-east-1", outputs["instance_id"])
+    seen = bench.run("refresh", bench.name)
+    assert seen.code == 0, seen.err
+    assert "terminated" in seen.out
+
+    ended = bench.down()
+    assert ended.code == 0, ended.err
+    assert ended.document["removed"] is True
+    model = aws_rules.backend("us-east-1")
+    assert model.volumes == {}
+    assert all(group.name == "default" for groups in model.groups.values() for group in groups.values())
+    assert fake.rules.relaunched == []
+
+
+def test_a_quota_that_is_too_small_ends_before_any_create_call(fake, tmp_path):
+    bench = Bench(tmp_path / "bench", extra=EXTRA)
+    fake.quotas["us-east-1", ON_DEMAND_G] = 2.0
+    refused = up(bench)
+    assert refused.code == 10, refused.err
+    error = refused.document["error"]
+    assert error["kind"] == "quota"
+    assert f"quota {ON_DEMAND_G}" in error["message"]
+    assert "need 4 vCPU, have 2, used 0" in error["message"]
+    assert f"--quota-code {ON_DEMAND_G} --desired-value 4 --region us-east-1" in error["remedy"]
+    assert fake.of("RunInstances") == []
+
+
+def test_expired_credentials_end_with_the_line_that_mends_them(fake, tmp_path):
+    bench = Bench(tmp_path / "bench", extra=EXTRA)
+    fake.inject("*", "ExpiredToken", times=99, message="The security token included in the request is expired")
+    refused = up(bench)
+    assert refused.code == 3, refused.err
+    assert refused.document["error"]["kind"] == "credentials"
+    assert "aws sso login" in refused.document["error"]["remedy"]
+    assert fake.of("RunInstances") == []
