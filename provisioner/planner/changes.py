@@ -220,10 +220,16 @@ def _degree_changes(request: Request) -> Iterator[Change]:
         demand.tensor_parallel is not None or demand.pipeline_parallel is not None
     ):
         freed = replace(request, demand=replace(demand, tensor_parallel=None, pipeline_parallel=None))
-        yield Change(freed, lambda one: f"set inference.tensor_parallel to {one.arrangement.layout.tensor_parallel}")
+        names = [name for name in ("tensor_parallel", "pipeline_parallel") if getattr(demand, name) is not None]
+        yield Change(freed, lambda one: _set_degrees(names, one))
     if isinstance(demand, TRAINING) and demand.sharding is not Sharding.AUTO:
         freed = replace(request, demand=replace(demand, sharding=Sharding.AUTO))
         yield Change(freed, lambda one: f"set training.sharding to {one.arrangement.layout.sharding}")
+
+
+def _set_degrees(names: Sequence[str], candidate: Candidate) -> str:
+    layout = candidate.arrangement.layout
+    return " and ".join(f"set inference.{name} to {getattr(layout, name)}" for name in names)
 
 
 _DIALS: Mapping[type[Demand], tuple[tuple[str, str, int], ...]] = {

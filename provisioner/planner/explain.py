@@ -27,6 +27,7 @@ _FILTER_WORDS = {
     "memory": "too little GPU memory",
     "memory-unknown": "GPU memory unknown",
     "precision": "format not supported",
+    "layout": "the model cannot be split so",
     "gpu-count": "no layout for its GPUs",
     "max-gpus": "over max_gpus",
     "host-ram": "too little host memory",
@@ -227,4 +228,4 @@ def _nearest(group: RejectionGroup) -> str:
         f"has {example.available}" if example.available else "",
     ]
     detail = ", ".join(fact for fact in facts if fact)
-    return f"{name} {detail}".strip() if name != "*" else example.reason
+    return f"{name} {detail}" if detail and name != "*" else example.reason

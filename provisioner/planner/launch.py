@@ -97,6 +97,8 @@ def _tensorrt_llm(model: str, demand: ServingDemand, layout: Layout, fraction: f
     argv += ["--max_seq_len", str(demand.context_tokens), "--max_batch_size", str(demand.concurrency)]
     if fraction is not None:
         argv += ["--kv_cache_free_gpu_memory_fraction", _share(fraction)]
+    if demand.kv_dtype is KvDtype.FP8:
+        argv += ["--kv_cache_dtype", "fp8"]  # NVIDIA/TensorRT-LLM#11487
     return tuple(argv)
 
 
@@ -106,6 +108,8 @@ def _llama_cpp(model: str, demand: ServingDemand, layout: Layout, fraction: floa
     quant = demand.weights.removeprefix("gguf-").upper() if demand.weights.startswith("gguf-") else None
     argv = ["llama-server", "--hf-repo", f"{model}:{quant}" if quant else model]
     argv += ["--ctx-size", str(demand.context_tokens * demand.concurrency), "--parallel", str(demand.concurrency)]
+    if demand.kv_dtype is KvDtype.FP8:  # its cache of 8 bits; values need flash attention for it
+        argv += ["--cache-type-k", "q8_0", "--cache-type-v", "q8_0", "--flash-attn", "on"]
     return (*argv, "--n-gpu-layers", "999")
 
 

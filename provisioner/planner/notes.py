@@ -8,6 +8,7 @@ from provisioner.planner.candidates import loaded_weights_bytes
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.search import Market
+from provisioner.planner.suitability import unused_keys
 from provisioner.planner.work import has_known_work
 from provisioner.sizing.demand import ServingDemand
 from provisioner.units import format_gib
@@ -54,6 +55,8 @@ def _host(candidate: Candidate) -> Iterator[str]:
 
 def _model(request: Request, candidate: Candidate) -> Iterator[str]:
     demand, gpu = request.demand, candidate.arrangement.gpu
+    for key in unused_keys(request.workload, request.shape):
+        yield f"{key} means nothing to {request.shape.id} and changes nothing"
     if not isinstance(demand, ServingDemand):
         return
     limit = request.shape.max_context_tokens

@@ -11,6 +11,7 @@ from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.snapshot import Catalog
 from provisioner.errors import UsageError
 from provisioner.planner.requirements import KeyedSpecError, Requirements, resolve_requirements
+from provisioner.planner.suitability import check_suitability
 from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.demand import Demand, ServingDemand, TrainingDemand
 from provisioner.sizing.layout import Layout
@@ -101,8 +102,9 @@ def demand_for(workload: Workload, shape: ModelShape) -> Demand:
     """What sizing is asked: one serving copy, or the training.
 
     Raises:
-        KeyedSpecError: the section of the task is missing.
+        KeyedSpecError: the section of the task is missing, or asks what the kind of model rules out.
     """
+    check_suitability(workload, shape)
     if isinstance(shape, PipelineShape):
         from provisioner.planner.media import media_demand  # only for image, video and audio models
 
@@ -161,7 +163,11 @@ def usual_engine(shape: ModelShape) -> Engine:
 
 def _training_demand(workload: Workload, training: Training, shape: ModelShape) -> TrainingDemand:
     if training.sequence_tokens is None:
-        raise KeyedSpecError("a training of a language model needs sequence_tokens", key="training")
+        raise KeyedSpecError(
+            "the required key training.sequence_tokens is missing: a training of a language model needs it",
+            key="training",
+            remedy="add sequence_tokens: and the tokens of one sequence, such as 4096",
+        )
     lora = training.lora or Lora()
     full = training.method is TrainingMethod.FULL or workload.task is Task.PRETRAIN
     return TrainingDemand(

@@ -58,15 +58,23 @@ def resolve_requirements(workload: Workload, catalog: Catalog, provider: str | N
     ``provider`` is ``--cloud``: ``aws`` and ``gcp`` narrow the clouds, ``sandbox`` plays any.
 
     Raises:
-        KeyedSpecError: an unknown region, instance type or GPU, or no cloud is left.
+        KeyedSpecError: an unknown region, instance type or GPU, or no cloud or GPU is left.
     """
     placement = workload.placement
     clouds = _clouds(placement.clouds, provider)
+    wanted = _gpu_models(placement.gpus, catalog, "placement.gpus")
+    excluded = _gpu_models(placement.exclude_gpus, catalog, "placement.exclude_gpus") or frozenset()
+    if wanted is not None and wanted <= excluded:
+        raise KeyedSpecError(
+            f"placement.exclude_gpus leaves nothing of placement.gpus ({', '.join(placement.gpus)})",
+            key="placement.exclude_gpus",
+            remedy="name other GPUs in one of the two",
+        )
     return Requirements(
         clouds=clouds,
         regions=_regions(placement.regions, catalog, clouds),
-        gpu_models=_gpu_models(placement.gpus, catalog, "placement.gpus"),
-        excluded_gpu_models=_gpu_models(placement.exclude_gpus, catalog, "placement.exclude_gpus") or frozenset(),
+        gpu_models=wanted,
+        excluded_gpu_models=excluded,
         instance_types=_instance_types(placement.instance_types, catalog, clouds),
         max_gpus=placement.max_gpus,
         capacity=str(placement.capacity),

@@ -18,6 +18,9 @@ from provisioner.planner.ranking import Candidate, rank_candidates
 from provisioner.planner.request import Request
 from provisioner.planner.requirements import CLOUDS, name_some
 from provisioner.planner.tariff import Tariff
+from provisioner.sizing.demand import ServingDemand
+from provisioner.sizing.layout import Layout
+from provisioner.sizing.layouts import layout_objections
 from provisioner.units import format_gib
 from provisioner.vocabulary import CapacityType, Fit
 
@@ -136,8 +139,12 @@ class _Search:
         miss = self.sizer.closest_miss(instance, gpu)
         if miss is None:
             count = f"{instance.gpu_count} GPU" + ("s" if instance.gpu_count > 1 else "")
+            objection = self._objection()
             self.ledger.refuse_type(
-                instance, Refusal("gpu-count", f"no layout asked for goes on {count}", self._degrees(), count)
+                instance,
+                Refusal("layout", objection)
+                if objection
+                else Refusal("gpu-count", f"no layout asked for goes on {count}", self._degrees(), count),
             )
             return
         layout, footprint = miss
@@ -146,6 +153,17 @@ class _Search:
         self.ledger.refuse_type(
             instance, Refusal("memory", reason, f"{format_gib(high)} per GPU", f"{format_gib(usable)} usable")
         )
+
+    def _objection(self) -> str | None:
+        """Why the model cannot be split by the degrees that the spec asks for, on however many GPUs."""
+        demand = self.request.demand
+        if not isinstance(demand, ServingDemand):
+            return None
+        asked = Layout(
+            tensor_parallel=demand.tensor_parallel or 1,
+            pipeline_parallel=demand.pipeline_parallel or 1,
+        )
+        return next(iter(layout_objections(demand, asked)), None)
 
     def _degrees(self) -> str | None:
         inference = self.request.workload.inference

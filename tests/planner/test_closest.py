@@ -131,3 +131,15 @@ def test_nothing_single_would_do(serve, plan_of):
     assert plan.choice is None
     assert plan.closest
     assert "open placement" in plan.closest[0]
+
+
+@pytest.mark.parametrize(
+    ("degrees", "words"),
+    [
+        ({"tensor_parallel": 3}, "set inference.tensor_parallel to 1: "),
+        ({"pipeline_parallel": 33}, "set inference.pipeline_parallel to 1: "),
+        ({"tensor_parallel": 3, "pipeline_parallel": 2}, "set inference.tensor_parallel to 1 and set inference.pipeline_parallel to 1: "),
+    ],
+)  # fmt: skip
+def test_only_degrees_that_were_asked_for_are_changed(plan_of, serve, degrees, words):
+    assert plan_of(serve(inference=degrees)).closest[0].startswith(words)

@@ -61,6 +61,24 @@ def test_llama_cpp_shares_its_context(argv, serve):
     assert words[words.index("--hf-repo") + 1] == "meta-llama/Llama-3.1-8B-Instruct:Q4_K_M"
 
 
+@pytest.mark.parametrize(
+    ("engine", "weights", "words"),
+    [
+        ("sglang", "bf16", ["--kv-cache-dtype", "fp8_e5m2"]),
+        ("tensorrt-llm", "bf16", ["--kv_cache_dtype", "fp8"]),
+        ("llama.cpp", "gguf-q8_0", ["--cache-type-k", "q8_0", "--cache-type-v", "q8_0", "--flash-attn", "on"]),
+    ],
+)
+def test_a_cache_that_is_sized_at_8_bits_is_asked_for(argv, serve, engine, weights, words):
+    def command(cache):
+        return argv(serve(inference={"engine": engine, "kv_cache": cache}, model={"weights": weights}), Layout())
+
+    asked = command("fp8")
+    start = asked.index(words[0])
+    assert asked[start : start + len(words)] == words
+    assert words[0] not in command("auto")
+
+
 def test_libraries_have_no_command(argv, serve):
     assert argv(serve(inference={"engine": "transformers"})) == []
 

@@ -80,3 +80,16 @@ def test_limits(finetune, catalog):
 def test_name_some_counts_the_rest():
     assert name_some(["b", "a"]) == "a, b"
     assert name_some(str(number) for number in range(9)) == "0, 1, 2, 3, 4, 5 and 3 more"
+
+
+@pytest.mark.parametrize("excluded", [["H200"], ["L4", "H200"]])
+def test_excluding_all_that_is_asked_for_leaves_nothing(serve, catalog, excluded):
+    with pytest.raises(KeyedSpecError, match=r"leaves nothing of placement\.gpus \(H200-SXM\)") as caught:
+        resolve_requirements(serve(placement={"gpus": ["H200-SXM"], "exclude_gpus": excluded}), catalog, None)
+    assert caught.value.key == "placement.exclude_gpus"
+    assert caught.value.remedy
+
+
+def test_excluding_some_of_what_is_asked_for_leaves_the_rest(serve, catalog):
+    found = resolve_requirements(serve(placement={"gpus": ["H100"], "exclude_gpus": ["H100-PCIe"]}), catalog, None)
+    assert found.gpu_models - found.excluded_gpu_models >= {"H100-SXM"}

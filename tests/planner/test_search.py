@@ -190,6 +190,21 @@ def test_asked_degree_that_no_instance_has(refusals, serve):
     assert refusal.needed == "tensor_parallel 4"
 
 
+@pytest.mark.parametrize(
+    ("degrees", "reason"),
+    [
+        ({"tensor_parallel": 3}, "32 attention heads do not divide by tensor_parallel 3"),
+        ({"tensor_parallel": 64}, "32 attention heads do not divide by tensor_parallel 64"),
+        ({"pipeline_parallel": 33}, "33 pipeline stages for 32 layers"),
+    ],
+)
+def test_degrees_that_the_model_cannot_have_say_so(refusals, serve, degrees, reason):
+    """M9: on no instance type, however many GPUs it has."""
+    found = refusals(serve(inference=degrees))
+    assert found["aws/*/*/p5.48xlarge/*", "layout"].reason == reason
+    assert not [key for key in found if key[1] == "gpu-count"]
+
+
 def test_memory_refusal_has_both_numbers(refusals, serve):
     refusal = refusals(serve(model={"id": "meta-llama/Llama-3.1-70B-Instruct"}))["aws/*/*/g6.xlarge/*", "memory"]
     assert float(refusal.needed.split()[0]) * GIB > float(refusal.available.split()[0]) * GIB

@@ -67,8 +67,11 @@ def test_batch_hours_are_of_generated_tokens(batch):
     assert has_known_work(workload)
 
 
-def test_batch_of_images_takes_the_rate_of_images(batch):
-    workload = batch(inference={"total": "7200 images"})
+def test_batch_of_images_takes_the_rate_of_images():
+    model, total = {"id": "black-forest-labs/FLUX.1-dev"}, {"total": "7200 images"}
+    workload = Workload.from_document(
+        {"version": 1, "name": "case", "task": "batch", "model": model, "inference": total}
+    )
     demand = demand_for(workload, shape_for(workload))
     assert work_hours(workload, demand, replace(SPEED, images_per_s=2.0), 1) == pytest.approx(1.0)
     assert work_hours(workload, demand, SPEED, 1) is None
