@@ -7,7 +7,7 @@ preview, and every failure after that says what exists and what it costs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from time import monotonic, sleep
@@ -17,13 +17,14 @@ from policies.gate import Verdict, judge_plan
 from provisioner.catalog.snapshot import Catalog
 from provisioner.clouds.cloud import Cloud
 from provisioner.errors import GpuprovError, NothingFits, UsageError
+from provisioner.planner.explain import refusal_of
 from provisioner.planner.plan import Plan, PlannedOffer
 from provisioner.workload.spec import Workload
 from stacks import pending
 from stacks.clouds import open_cloud
 from stacks.deploy import Session
 from stacks.failures import Attempt
-from stacks.inventory import Standing, account, held_ids, look
+from stacks.inventory import Standing, account, ask, held_ids
 from stacks.outcome import Changes, Outcome
 from stacks.program import INSTANCE_NAME, ProgramInputs, inputs_of_plan
 from stacks.site import Site
@@ -89,7 +90,7 @@ def decide(order: Order, site: Site) -> Decision:
 
     Raises:
         UsageError: the stack has another provider, or the saved plan is of another spec.
-        NothingFits: with the plan as ``__cause__``-free attribute ``plan``.
+        NoPlan: nothing fits; it carries the plan.
         PolicyViolation: the gate says no.
     """
     state = site.read(order.stack)
@@ -110,8 +111,8 @@ class NoPlan(NothingFits):
     """Nothing fits; carries the plan, which is the answer to show."""
 
     def __init__(self, plan: Plan) -> None:
-        closest = f"closest: {plan.closest[0]}" if plan.closest else "`gpuprov plan --explain` lists every refusal"
-        super().__init__(f"no offer can hold {plan.workload_name} under its requirements", remedy=closest)
+        closest = plan.closest[0] if plan.closest else "`gpuprov plan --explain` lists every refusal"
+        super().__init__(refusal_of(plan), remedy=closest)
         self.plan = plan
 
 
@@ -119,13 +120,12 @@ def preview(session: Session, decision: Decision) -> Outcome:
     """The engine's preview after a refresh; changes nothing.
 
     Raises:
-        GpuprovError: the engine, the plugin or the policy pack says no.
+        ApplyFailed: the engine, the plugin or the policy pack says no; with what exists.
     """
     session.ensure(decision.provider)
     outcome = session.preview(decision.inputs, decision.provider)
     if outcome.failure is not None:
-        discard_new(session, decision)
-        raise ApplyFailed(outcome.failure, Applied(session.stack, decision, attempts=outcome.attempts))
+        raise failed(session, decision, outcome.failure, Outcome(attempts=outcome.attempts, warnings=outcome.warnings))
     return outcome
 
 
@@ -149,22 +149,33 @@ def update(session: Session, decision: Decision, seen: Outcome) -> Applied:
     Raises:
         ApplyFailed: with what exists now.
     """
-    cloud = open_cloud(decision.provider, session.site.home)
     state = session.state()
-    outcome = seen if is_settled(seen, state) else session.update(decision.inputs, decision.provider)
-    if outcome is not seen:
-        state = session.state()
-    applied = Applied(
-        session.stack, decision, outcome.changes, _attempts(outcome, state), state, warnings=outcome.warnings
-    )
+    if is_settled(seen, state):
+        standing = ask(open_cloud(decision.provider, session.site.home), state.stack_id if state else None)
+        return Applied(session.stack, decision, seen.changes, (), state, standing, seen.warnings)
+    outcome = session.update(decision.inputs, decision.provider)
     if outcome.failure is not None:
-        standing = _look(cloud, state, decision)
-        error = account(outcome.failure, standing, state, session.stack)
-        raise ApplyFailed(error, replace(applied, standing=standing)) from outcome.failure
+        raise failed(session, decision, outcome.failure, outcome)
+    state = session.state()
     if state is not None and state.pending_creates:
         state = pending.settle(session, decision.provider)
-    standing = _look(cloud, state, decision) if outcome is seen else _look_until_shown(cloud, state, decision)
-    return replace(applied, state=state, standing=standing)
+    standing = _look_until_shown(open_cloud(decision.provider, session.site.home), state)
+    return Applied(
+        session.stack, decision, outcome.changes, _attempts(outcome, state), state, standing, outcome.warnings
+    )
+
+
+def failed(session: Session, decision: Decision, error: GpuprovError, outcome: Outcome | None = None) -> ApplyFailed:
+    """The failure to raise once the stack is locked: with what was done, what exists now, and what that costs."""
+    discard_new(session, decision)
+    state = session.state()
+    before = decision.basis.stack_id if decision.basis is not None else None
+    standing = ask(open_cloud(decision.provider, session.site.home), before, state.stack_id if state else None)
+    done = outcome or Outcome()
+    applied = Applied(session.stack, decision, done.changes, _attempts(done, state), state, standing, done.warnings)
+    failure = ApplyFailed(account(error, standing, state, session.stack), applied)
+    failure.__cause__ = error
+    return failure
 
 
 def is_settled(seen: Outcome, state: StackState | None) -> bool:
@@ -226,21 +237,12 @@ def _attempts(outcome: Outcome, state: StackState | None) -> tuple[Attempt, ...]
     return tuple(Attempt.from_document(entry) for entry in entries)
 
 
-def _look_until_shown(cloud: Cloud, state: StackState | None, decision: Decision) -> Standing | None:
+def _look_until_shown(cloud: Cloud, state: StackState | None) -> Standing | None:
     """What the cloud holds once it shows what was just made: lists lag, and a bill without the new disk would be wrong."""
     until = monotonic() + _SHOWN_MAX_S
     while True:
-        standing = _look(cloud, state, decision)
+        standing = ask(cloud, state.stack_id if state is not None else None)
         missing = held_ids(state) - {entry.id for entry in standing.objects} if standing is not None else set()
         if not missing or monotonic() > until:
             return standing
         sleep(_SHOWN_POLL_S)
-
-
-def _look(cloud: Cloud, state: StackState | None, decision: Decision) -> Standing | None:
-    """What the cloud holds; ``None`` where it does not answer, which is a fact to tell and not another failure."""
-    before = decision.basis.stack_id if decision.basis is not None else None
-    try:
-        return look(cloud, (before, state.stack_id if state is not None else None))
-    except GpuprovError:
-        return None

@@ -148,9 +148,9 @@ class Session:
             raise self._translate(error) from None
 
     def remove(self) -> None:
-        """Remove the empty stack and its settings."""
+        """Remove the empty stack and its settings; also after a signal, since nothing can be in the middle of something."""
         try:
-            stack = self._open(None, None)
+            stack = self._open(None, None, interruptible=False)
             stack.workspace.remove_stack(self.stack)
         except StackNotFoundError:
             pass
@@ -202,16 +202,18 @@ class Session:
     def _failed(self, log: EventLog, error: CommandError) -> Outcome:
         outcome = log.outcome(_last_error(error))
         if self._interrupts.count:
-            return replace(outcome, failure=Cancelled("interrupted; the engine stopped cleanly"))
+            return replace(outcome, failure=self._translate(error))
         if isinstance(outcome.failure, CloudError) and outcome.failure.kind == CloudError.kind:
             # No mark told the cause: the engine's own words are all there is.
             return replace(outcome, failure=self._translate(error, outcome.failure))
         return outcome
 
-    def _open(self, provider: str | None, program: Callable[[], None] | None) -> LeanStack:
+    def _open(
+        self, provider: str | None, program: Callable[[], None] | None, *, interruptible: bool = True
+    ) -> LeanStack:
         command = self.site.command(
             provider,
-            interrupts=self._interrupts,
+            interrupts=self._interrupts if interruptible else None,
             lock_descriptor=self._lock.descriptor,
             on_start=self._lock.note_engine,
         )
@@ -237,6 +239,8 @@ class Session:
         return True
 
     def _translate(self, error: CommandError, default: GpuprovError | None = None) -> GpuprovError:
+        if self._interrupts.count:
+            return Cancelled("interrupted; the engine stopped cleanly")
         if isinstance(error, ConcurrentUpdateError):
             return explain(self.stack, parse_engine_locks(str(error)))
         return default or CloudError(f"the engine failed: {_last_error(error)}")

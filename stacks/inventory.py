@@ -43,9 +43,7 @@ class Standing:
         return tuple(entry for entry in self.billing if entry.id not in held and _parent(entry) not in held)
 
     def describe(self) -> str:
-        """All that bills in one line, with its price; for messages."""
-        if not self.billing:
-            return "nothing that bills exists"
+        """All that bills in one line, with its price, for messages; there must be something."""
         total = self.price_usd_per_hour
         cost = f"{format_usd(total, 4)}/h in all" if total is not None else "price unknown"
         return f"{'; '.join(describe(entry) for entry in self.billing if _parent(entry) is None)}: {cost}"
@@ -128,7 +126,15 @@ def account(error: GpuprovError, standing: Standing | None, state: StackState | 
             where=error.where,
             remedy=f"`gpuprov up` takes it over, `gpuprov down {stack}` ends it",
         )
-    return _with_text(error, f"exists now: {standing.describe()}")
+    return _with_text(error, f"exists now: {standing.describe()}" if standing.billing else "nothing of the stack bills")
+
+
+def ask(cloud: Cloud, *stack_ids: str | None) -> Standing | None:
+    """What the cloud holds; ``None`` where it does not answer, which is a fact to tell and not another failure."""
+    try:
+        return look(cloud, stack_ids)
+    except GpuprovError:
+        return None
 
 
 def _with_text(error: GpuprovError, text: str) -> GpuprovError:

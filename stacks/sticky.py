@@ -70,7 +70,9 @@ def disk_anchor(state: StackState | None) -> Anchor | None:
         return None
     bound = [volume.outputs for volume in state.volumes if volume.outputs.get("zone")]
     if state.outputs.get("volumeIds") and state.outputs.get("zone"):
-        bound.append(state.outputs)  # a disk is where its machine is; the disk's own entry learns that at the next refresh
+        bound.append(
+            state.outputs
+        )  # a disk is where its machine is; the disk's own entry learns that at the next refresh
     return next((Anchor(str(o["cloud"]), str(o["region"]), str(o["zone"])) for o in bound), None)
 
 

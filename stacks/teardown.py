@@ -18,7 +18,7 @@ from provisioner.vocabulary import CapacityType
 from stacks import pending
 from stacks.clouds import open_cloud
 from stacks.deploy import Session
-from stacks.inventory import Standing, account, describe, look
+from stacks.inventory import Standing, account, ask, describe, look
 from stacks.outcome import Changes, Outcome
 from stacks.state import GPU_INSTANCE, StackState
 
@@ -83,7 +83,7 @@ def end_stack(session: Session, state: StackState, provider: str, *, keep_data: 
     outcome = _destroy(session, state, provider, keep_data=keep_data)
     after = session.state()
     if outcome.failure is not None:
-        raise _failed(outcome, cloud, session, after, provider)
+        raise failed(session, provider, outcome.failure, outcome.changes)
     standing = _settled(cloud, stack_ids, session.watch.say, after, keep_data=keep_data)
     ended = Ended(session.stack, provider, outcome.changes, standing=standing)
     if keep_data:
@@ -102,15 +102,15 @@ def _destroy(session: Session, state: StackState, provider: str, *, keep_data: b
     return session.destroy(provider, urns) if urns else Outcome()
 
 
-def _failed(outcome: Outcome, cloud: Cloud, session: Session, after: StackState | None, provider: str) -> DownFailed:
-    failure = outcome.failure
-    assert failure is not None  # noqa: S101 - the caller has looked
-    try:
-        standing = look(cloud, (after.stack_id if after is not None else None,))
-    except GpuprovError:
-        standing = None
-    error = account(failure, standing, after, session.stack)
-    return DownFailed(error, Ended(session.stack, provider, outcome.changes, standing=standing))
+def failed(session: Session, provider: str, error: GpuprovError, changes: Changes) -> DownFailed:
+    """The failure to raise once the stack is locked: with what is left and what it costs."""
+    state = session.state()
+    standing = ask(open_cloud(provider, session.site.home), state.stack_id if state is not None else None)
+    failure = DownFailed(
+        account(error, standing, state, session.stack), Ended(session.stack, provider, changes, standing=standing)
+    )
+    failure.__cause__ = error
+    return failure
 
 
 def _settled(

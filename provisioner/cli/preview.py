@@ -34,6 +34,7 @@ def command(
     form: str,
 ) -> None:
     """Plan SPEC, pass the gate, and show what the engine would change; changes nothing in a cloud."""
+    options.cancel_on_signals()
     from provisioner.cli import stack_orders as orders
     from stacks.apply import ApplyFailed
     from stacks.documents import failed_preview_document

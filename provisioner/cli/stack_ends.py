@@ -14,8 +14,9 @@ from stacks.clouds import open_cloud
 from stacks.deploy import Session
 from stacks.documents import down_document
 from stacks.inventory import describe, look
+from stacks.outcome import Changes
 from stacks.state import StackState
-from stacks.teardown import DownFailed, Ended, data_disks, end_stack, name_disk
+from stacks.teardown import DownFailed, Ended, data_disks, end_stack, failed, name_disk
 
 DEFAULT_PROVIDER = "sandbox"
 
@@ -42,17 +43,25 @@ def run_down(stack: str, backend: str | None, lock_wait: timedelta, form: str, *
     begun = Ended(name, provider)
     try:
         with Session(site, name, "down", watch, lock_wait) as session:
-            state = site.existing(name)
-            _ask(session, state, provider, consent)
-            ended = end_stack(session, state, provider, keep_data=consent.keep_data)
-    except DownFailed as failed:
-        raise options.documented(failed.error, down_document(failed.ended), form) from failed
+            ended = _end(session, provider, consent)
+    except DownFailed as failure:
+        raise options.documented(failure.error, down_document(failure.ended), form) from failure
     except GpuprovError as error:
         raise options.documented(error, down_document(begun), form) from error
     if form == "json":
         options.emit(down_document(ended))
     else:
         _print(ended)
+
+
+def _end(session: Session, provider: str, consent: Consent) -> Ended:
+    """Ask and end, under the lock: whatever fails now says what is left."""
+    state = session.site.existing(session.stack)
+    try:
+        _ask(session, state, provider, consent)
+        return end_stack(session, state, provider, keep_data=consent.keep_data)
+    except GpuprovError as error:
+        raise failed(session, provider, error, Changes()) from error
 
 
 def _ask(session: Session, state: StackState, provider: str, consent: Consent) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -92,6 +95,18 @@ def screen() -> tuple[Watch, Progress]:
 
     progress = Progress(tell)
     return Watch(tell, progress.step, progress.detail), progress
+
+
+def cancel_on_signals() -> None:
+    """Let SIGTERM and SIGHUP end the running command as cancelled, from here to its end (SIGINT does by itself)."""
+
+    def cancel(number: int, _frame: object) -> None:
+        raise Cancelled(f"interrupted by {signal.Signals(number).name}; nothing was changed")
+
+    if threading.current_thread() is threading.main_thread():
+        context = click.get_current_context()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            context.call_on_close(partial(signal.signal, number, signal.signal(number, cancel)))
 
 
 def require_consent(*, yes: bool) -> None:

@@ -27,6 +27,7 @@ from stacks.apply import (
     Order,
     decide,
     discard_new,
+    failed,
     is_settled,
     machine_price,
     preview,
@@ -39,6 +40,7 @@ from stacks.progress import preview_lines
 if TYPE_CHECKING:
     from provisioner.planner.plan import Plan
     from stacks.outcome import Outcome
+    from stacks.progress import Progress
 
 NOTHING_REAL = "sandbox: nothing real is created"
 
@@ -99,15 +101,25 @@ def apply_order(order: Order, loaded: Loaded, backend: str | None, *, yes: bool,
     show_decision(decision, loaded)
     watch, progress = options.screen()
     with Session(site, order.stack, "up", watch, lock_wait) as session:
-        if session.state() != decision.basis:  # another command was first
-            decision = decide_order(order, loaded, site)
-        progress.is_on = False
-        seen = preview(session, decision)
-        show_preview(seen)
-        if not is_settled(seen, session.state()):
-            options.confirm(f"Carry this out as stack {order.stack!r}?", yes=yes)
-        progress.is_on = True
-        return update(session, decision, seen)
+        try:
+            return _apply(session, order, loaded, decision, progress, yes=yes)
+        except GpuprovError as error:
+            raise failed(session, decision, error) from error
+
+
+def _apply(
+    session: Session, order: Order, loaded: Loaded, decision: Decision, progress: Progress, *, yes: bool
+) -> Applied:
+    """Preview, ask and carry out, under the lock."""
+    if session.state() != decision.basis:  # another command was first
+        decision = decide_order(order, loaded, session.site)
+    progress.is_on = False
+    seen = preview(session, decision)
+    show_preview(seen)
+    if not is_settled(seen, session.state()):
+        options.confirm(f"Carry this out as stack {order.stack!r}?", yes=yes)
+    progress.is_on = True
+    return update(session, decision, seen)
 
 
 def preview_order(

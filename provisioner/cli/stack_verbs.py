@@ -14,7 +14,7 @@ from stacks import power
 from stacks.clouds import open_cloud
 from stacks.deploy import Session
 from stacks.documents import power_of, refresh_document
-from stacks.inventory import account, look
+from stacks.inventory import account, ask
 from stacks.outcome import Outcome
 from stacks.progress import drift_lines
 from stacks.state import StackState
@@ -44,6 +44,7 @@ def run_verb(verb: str, stack: str, backend: str | None, lock_wait: timedelta, f
         UsageError: there is no such stack.
         GpuprovError: the cloud or the engine refused; the message says what exists and what it costs.
     """
+    options.cancel_on_signals()
     site = options.open_site(backend)
     name = options.checked_name(stack)
     provider = site.existing(name).provider or DEFAULT_PROVIDER
@@ -65,8 +66,5 @@ def run_verb(verb: str, stack: str, backend: str | None, lock_wait: timedelta, f
 
 def _accounted(error: GpuprovError, site: Site, name: str, provider: str) -> GpuprovError:
     state = site.read(name)
-    try:
-        standing = look(open_cloud(provider, site.home), (state.stack_id if state is not None else None,))
-    except GpuprovError:
-        standing = None
+    standing = ask(open_cloud(provider, site.home), state.stack_id if state is not None else None)
     return account(error, standing, state, name)

@@ -50,6 +50,7 @@ def command(
 ) -> None:
     """Create or update the stack of SPEC: plan, policy gate, preview, and then the machine."""
     options.require_consent(yes=yes)
+    options.cancel_on_signals()
     from provisioner.cli import stack_orders as orders
 
     loaded = orders.load_spec(spec)

@@ -125,6 +125,7 @@ def test_down_ends_what_the_state_has_lost(bench):
             outputs["cloud"],
         )
     )
+    wait_for(lambda: {stray.id, foreign.id} <= {entry.id for entry in bench.cloud.list_objects()})
     noted = bench.run("status", "demo")
     assert f"not in the state: volume {stray.id}" in noted.out
     answer = bench.down()
@@ -134,8 +135,26 @@ def test_down_ends_what_the_state_has_lost(bench):
     assert bench.running_bill() == [foreign.id]
 
 
-def test_a_stack_keeps_its_provider(bench):
+def test_a_signal_before_anything_was_made_leaves_nothing(bench):
+    process = bench.start("up", str(bench.spec), "--yes", "--format", "json")
+    wait_for((bench.home / "state" / ".pulumi" / "stacks").exists)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 8, err
+    assert json.loads(out)["error"]["code"] == 8
+    assert bench.creates() == []
+    assert bench.run("status", "--format", "json").document["stacks"] == []
+
+
+def test_a_stack_keeps_its_provider_and_its_passphrase(bench):
     assert bench.up().code == 0
+    passphrase = bench.home / "state" / "passphrase"
+    kept = passphrase.read_text()
+    passphrase.unlink()
+    lost = bench.up()
+    assert lost.code == 2
+    assert "passphrase is gone" in lost.err
+    passphrase.write_text(kept)
     path = stack_file(bench.home / "state", "demo")
     path.write_text(
         path.read_text()
@@ -146,11 +165,3 @@ def test_a_stack_keeps_its_provider(bench):
     assert answer.code == 2
     assert "was made on gcp, not on sandbox" in answer.err
     assert len(bench.machines()) == 1
-
-
-def test_a_lost_passphrase_is_said_and_not_replaced(bench):
-    assert bench.up().code == 0
-    (bench.home / "state" / "passphrase").unlink()
-    answer = bench.up()
-    assert answer.code == 2
-    assert "passphrase is gone" in answer.err

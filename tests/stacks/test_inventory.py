@@ -100,7 +100,7 @@ def test_a_failure_says_what_exists_and_what_it_costs():
 
 def test_a_failure_with_nothing_left_says_so():
     error = account(CapacityError("no capacity"), look(Shelf(), ("me",)), None, "demo")
-    assert error.message == "no capacity; exists now: nothing that bills exists"
+    assert error.message == "no capacity; nothing of the stack bills"
 
 
 def test_a_leak_comes_before_its_cause_and_is_named():
