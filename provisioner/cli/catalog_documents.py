@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from provisioner.catalog.listings import Listing
 from provisioner.catalog.offers import ExcludedOffer, Offer
 from provisioner.catalog.price_sources import PriceSource
 from provisioner.catalog.snapshot import Catalog
@@ -47,6 +48,49 @@ def prices_document(catalog: Catalog, sources: Sequence[PriceSource]) -> dict[st
             for one in sources
         ],
     }
+
+
+def listings_document(catalog: Catalog, listings: Sequence[Listing], total: int) -> dict[str, Any]:
+    """``gpuprov.listings/1``: other providers' prices per GPU-hour, never chosen by a plan."""
+    return {
+        "schema": "gpuprov.listings/1",
+        "catalog": {"digest": catalog.digest, "as_of": catalog.as_of},
+        "total": total,
+        "listings": [
+            {
+                "provider": one.provider,
+                "gpu": catalog.gpus[one.gpu_model].gpu_class,
+                "gpu_model": one.gpu_model,
+                "name_as_listed": one.name_as_listed,
+                "gpus": one.gpu_count,
+                "region": None if one.region == "*" else one.region,
+                "purchase_model": one.purchase_model,
+                "price_usd_per_gpu_hour": decimal_string(one.price_usd_per_gpu_hour),
+                "price_as_of": one.as_of,
+                "price_source": one.source,
+                "confidence": one.confidence,
+                "suspect": list(one.suspect),
+            }
+            for one in listings
+        ],
+    }
+
+
+def listings_table(catalog: Catalog, listings: Iterable[Listing]) -> Table:
+    """Other providers' prices as a table, cheapest first."""
+    table = _table("provider", "GPU", "GPUs", "region", "bought as", "USD/GPU-h", "price of", "remarks")
+    for one in listings:
+        table.add_row(
+            one.provider,
+            catalog.gpus[one.gpu_model].gpu_class,
+            str(one.gpu_count),
+            "unknown" if one.region == "*" else one.region,
+            one.purchase_model.replace("_", "-"),
+            f"{one.price_usd_per_gpu_hour:.4f}",
+            one.as_of,
+            ", ".join(one.suspect),
+        )
+    return table
 
 
 def _offer(catalog: Catalog, offer: Offer) -> dict[str, Any]:
@@ -128,6 +172,6 @@ def _table(*columns: str) -> Table:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        right = column in ("USD/h", "rows", "usable/GPU")
+        right = column in ("USD/h", "USD/GPU-h", "rows", "usable/GPU")
         table.add_column(column, justify="right" if right else "left", overflow="fold")
     return table

@@ -42,8 +42,11 @@ def _price_per_hour(text: str | None) -> Decimal | None:
 @click.option("--max-price", metavar="PRICE", help="Per instance, such as '12.50 USD/h'.")
 @click.option("--limit", type=click.IntRange(min=1), help="Show the cheapest N (default: 20 in a table, all in JSON).")
 @click.option("--excluded", "with_excluded", is_flag=True, help="Also show what is kept out, with its codes.")
+@click.option("--others", is_flag=True, help="Show other providers' prices per GPU-hour instead, for comparison only.")
 @click.option("--format", "output", type=click.Choice(["table", "json"]), default="table")
-@click.option("--catalog", "directory", type=click.Path(path_type=Path), help="Directory of catalog CSV files.")
+@click.option(
+    "--catalog", "directory", type=click.Path(path_type=Path), help="Directory of catalog CSV files, or bundled."
+)
 def command(
     *,
     gpus: tuple[str, ...],
@@ -54,6 +57,7 @@ def command(
     max_price: str | None,
     limit: int | None,
     with_excluded: bool,
+    others: bool,
     output: str,
     directory: Path | None,
 ) -> None:
@@ -64,6 +68,13 @@ def command(
 
     limit_usd = _price_per_hour(max_price)
     catalog = load_catalog(directory)
+    if others:
+        if clouds or regions or instance_types or capacities or max_price or with_excluded:
+            raise UsageError(
+                "--others goes with --gpu and --limit alone", remedy="their rows have no instance types to filter by"
+            )
+        _show_others(catalog, gpus, limit, output)
+        return
     query = make_query(
         catalog,
         gpus=gpus,
@@ -85,6 +96,25 @@ def command(
             documents.offers_table(catalog, shown, shown_excluded), color=settings.current().use_color
         )
     _tell(catalog, shown, len(found), shown_excluded, len(excluded))
+
+
+def _show_others(catalog: Catalog, gpus: tuple[str, ...], limit: int | None, output: str) -> None:
+    """Other providers' published prices, cheapest first. They are read-only: no plan chooses them."""
+    from provisioner.cli import catalog_documents as documents
+
+    models = {model for name in gpus for model in catalog.resolve_gpu(name)}
+    found = [one for one in catalog.listings() if not gpus or one.gpu_model in models]
+    shown = found[: limit or (20 if output == "table" else None)]
+    if output == "json":
+        document = documents.listings_document(catalog, shown, len(found))
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    elif shown:
+        documents.print_table(documents.listings_table(catalog, shown), color=settings.current().use_color)
+    settings.say("for comparison only: no plan chooses these, and most were copied from a page by hand")
+    if len(shown) < len(found):
+        settings.say(f"{len(shown)} of {len(found)} listings; --limit {len(found)} shows all")
+    for code in sorted({code for one in shown for code in one.suspect}):
+        settings.say(f"{code}: {catalog.explain_code(code)}")
 
 
 def _tell(catalog: Catalog, shown: list[Offer], found: int, shown_excluded: list[ExcludedOffer], excluded: int) -> None:
