@@ -61,8 +61,13 @@ def _print(known: tuple[KnownModel, ...]) -> None:
     from provisioner.report.tables import plan_console
 
     table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("id", "family", "modality", "parameters", "active", "context", "published as"):
-        table.add_column(name, justify="right" if name in ("parameters", "active", "context") else "left", no_wrap=True)
+    # Numbers are never cut; a long id runs over two lines where the terminal is narrow.
+    table.add_column("id", overflow="fold", min_width=24)
+    for name in ("family", "modality"):
+        table.add_column(name, no_wrap=True)
+    for name, width in (("parameters", 10), ("active", 7), ("context", 10)):
+        table.add_column(name, justify="right", no_wrap=True, min_width=width)
+    table.add_column("published as", overflow="fold", min_width=8)
     for each in known:
         published = each.weights_dtype if each.quantisation == "none" else each.quantisation
         table.add_row(
@@ -78,4 +83,4 @@ def _print(known: tuple[KnownModel, ...]) -> None:
 
 
 def _billions(params: int) -> str:
-    return f"{params / 1e9:.3g} B" if params >= 1e9 else f"{params / 1e6:.3g} M"
+    return f"{params / 1e9:.3g} B" if params >= 999.5e6 else f"{params / 1e6:.3g} M"

@@ -11,13 +11,15 @@ from provisioner.sizing.demand import (
     TrainingDemand,
 )
 from provisioner.sizing.layout import Layout
-from provisioner.sizing.shapes import ModelShape
+from provisioner.sizing.shapes import ModelShape, Part
 from provisioner.vocabulary import Engine, Sharding, TrainingMethod
 
 MAX_TENSOR_PARALLEL = 64
 SINGLE_PROCESS_ENGINES = (Engine.TRANSFORMERS, Engine.LLAMA_CPP)
 """Engines that spread layers over GPUs in one process and have no tensor parallelism of their own."""
-FP8_BLOCK = 128
+BLOCK = 128
+"""Side of an FP8 quantisation block, and group of the usual four-bit checkpoints."""
+GROUPED = ("int4-awq", "int4-gptq")
 
 
 def layout_objections(demand: Demand, layout: Layout) -> tuple[str, ...]:
@@ -61,6 +63,7 @@ def _serving(demand: ServingDemand, max_gpus: int) -> list[Layout]:
 
 def _serving_objections(demand: ServingDemand, layout: Layout) -> tuple[str, ...]:
     reasons = list(_tensor_objections(demand.model, layout.tensor_parallel))
+    reasons += _block_objections(demand.model, demand.weights, layout.tensor_parallel)
     if layout.pipeline_parallel > demand.model.num_layers:
         reasons.append(f"{layout.pipeline_parallel} pipeline stages for {demand.model.num_layers} layers")
     if demand.tensor_parallel not in (None, layout.tensor_parallel):
@@ -84,16 +87,34 @@ def _tensor_objections(model: ModelShape, tensor: int) -> tuple[str, ...]:
         for heads in model.kv_heads
         if heads % tensor and tensor % heads
     ]
-    quantised = dict(model.quantisation.formats) if model.quantisation else {}
     for kind in model.kinds:
         for matrix in kind.mlp.matrices + kind.mlp.expert_matrices:
             if matrix.name == "down_proj" and matrix.inputs % tensor:
                 reasons.append(f"MLP width {matrix.inputs} does not divide by tensor_parallel {tensor}")
-        block = quantised.get("expert") == "fp8-block" and kind.mlp.expert_matrices
-        if block:
-            width = max(matrix.inputs for matrix in kind.mlp.expert_matrices if matrix.name == "down_proj")
-            if width % tensor == 0 and (width // tensor) % FP8_BLOCK and tensor > 1 and (width // tensor) < FP8_BLOCK:
-                reasons.append(f"expert width {width} over {tensor} ranks is less than one FP8 block of {FP8_BLOCK}")
+    return tuple(dict.fromkeys(reasons))
+
+
+def _block_objections(model: ModelShape, weights: str, tensor: int) -> tuple[str, ...]:
+    """Widths per rank must be whole quantisation blocks: 128 x 128 for FP8, groups of 128 for experts in four bits.
+
+    Source: vllm-project/vllm#17569, #48173 (1536 / 8 = 192), #54178 and #17604; sgl-project/sglang#3345 and #10852.
+    """
+    published = dict(model.quantisation.formats) if model.quantisation else {}
+    formats = published if weights == "auto" else {Part.EXPERT: weights}
+    if tensor == 1 or not formats:
+        return ()
+    reasons = []
+    for kind in model.kinds:
+        groups = ((kind.mlp.part, kind.mlp.matrices), (Part.EXPERT, kind.mlp.expert_matrices))
+        for part, matrices in groups:
+            name = formats.get(part)
+            is_cut = name == "fp8-block" or (part is Part.EXPERT and name in GROUPED)
+            widths = {matrix.inputs for matrix in matrices if matrix.name == "down_proj" and is_cut}
+            reasons += [
+                f"{part.value} width {width} over {tensor} ranks is no multiple of the {name} block of {BLOCK}"
+                for width in sorted(widths)
+                if width % tensor == 0 and (width // tensor) % BLOCK
+            ]
     return tuple(dict.fromkeys(reasons))
 
 

@@ -158,7 +158,7 @@ def test_dimensions_that_are_no_counts_are_refused(value):
 
 
 def test_dimensions_that_contradict_each_other_are_refused():
-    with pytest.raises(UsageError, match="32 is not a multiple of .* 5"):
+    with pytest.raises(UsageError, match=r"32 is not a multiple of .* 5"):
         shape_from_config({**LLAMA, "num_key_value_heads": 5}, "mine")
 
 
