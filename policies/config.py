@@ -8,11 +8,11 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.registry import BY_ID, RULES
-from policies.rule import Level
+from policies.registry import RULES
+from policies.rule import Level, Rule
 from policies.selection import Override, Policy, Scope
 from policies.waivers import DAYS_MAX, Waiver
-from provisioner.errors import Position
+from provisioner.errors import Position, UsageError
 
 if TYPE_CHECKING:
     from provisioner.workload.tree import Node
@@ -59,24 +59,34 @@ def load_policy(path: Path | None, *, today: date | None = None) -> Policy:
 
 
 def _load(path: Path, above: tuple[Path, ...], today: date) -> Policy:
-    from policies.policy_keys import POLICY_FILE, PolicyFileError, read_keys
+    from policies.policy_keys import OWN_RULES, TEXT, PolicyFileError, policy_file_keys, read_kind, read_nodes
 
     file = shown(path)
-    content, root = read_keys(POLICY_FILE, read_text(path), file)
+    root = read_nodes(read_text(path), file)
     base = Policy()
-    if content["extends"] is not None:
-        where = _place(root, file, "extends")
-        parent = (path.parent / content["extends"]).resolve()
+    extends = read_kind(TEXT, root, file, ("extends",))
+    if extends is not None:
+        parent = (path.parent / extends).resolve()
         if parent in (*above, path.resolve()) or len(above) >= EXTENDS_MAX:
+            where = _place(root, file, "extends")
             raise PolicyFileError(
-                f"extends: {content['extends']} builds on this file again", where=where, remedy="break the circle"
+                f"extends: {extends} builds on this file again", where=where, remedy="break the circle"
             )
         base = _load(parent, (*above, path.resolve()), today)
+    if own := read_kind(OWN_RULES, root, file, ("policy", "own_rules")):
+        from policies.own_rules import load_own_rules
+
+        try:
+            base = replace(base, rules=(*base.rules, *load_own_rules(own)))
+        except UsageError as error:
+            where = _place(root, file, "policy.own_rules")
+            raise PolicyFileError(error.message, where=where, remedy=error.remedy) from error
+    content = read_kind(policy_file_keys({rule.id: rule for rule in base.rules}), root, file)
     return _build(content["policy"] or {}, base, root, file, today)
 
 
 def _build(part: Mapping[str, Any], base: Policy, root: Node, file: str, today: date) -> Policy:
-    overrides = {**base.overrides, **_preset(part.get("preset"))}
+    overrides = {**base.overrides, **_preset(part.get("preset"), base.rules)}
     for name, override in part.get("rules", {}).items():
         overrides[name] = merged(overrides.get(name, Override()), override)
     scopes = tuple(
@@ -85,7 +95,7 @@ def _build(part: Mapping[str, Any], base: Policy, root: Node, file: str, today: 
         for match in (scope["match"],)
     )
     waivers = tuple(
-        _waiver(waiver, root, file, f"policy.waivers[{index}]", today)
+        _waiver(waiver, root, file, f"policy.waivers[{index}]", today=today, rules=base.rules)
         for index, waiver in enumerate(part.get("waivers", ()))
     )
     unknown = part.get("unknown")
@@ -108,40 +118,43 @@ def merged(base: Override, change: Override) -> Override:
     )
 
 
-def _preset(name: str | None) -> Mapping[str, Override]:
+def _preset(name: str | None, rules: tuple[Rule, ...]) -> Mapping[str, Override]:
     """Levels of a preset: ``strict`` raises advisory rules, ``advisory`` lowers mandatory ones, ``default`` changes nothing."""
     change = {"strict": (Level.ADVISORY, Level.MANDATORY), "advisory": (Level.MANDATORY, Level.ADVISORY)}.get(
         name or "default"
     )
     if change is None:
         return {}
-    return {rule.id: Override(level=change[1]) for rule in RULES if rule.level is change[0]}
+    return {rule.id: Override(level=change[1]) for rule in rules if rule.level is change[0]}
 
 
-def load_waivers(path: Path, *, today: date) -> tuple[Waiver, ...]:
+def load_waivers(path: Path, *, today: date, rules: tuple[Rule, ...] = RULES) -> tuple[Waiver, ...]:
     """The waivers of a file.
 
     Raises:
         PolicyFileError: the file is wrong, a waiver lasts too long, or its rule cannot be waived.
     """
-    from policies.policy_keys import WAIVER_FILE, read_keys
+    from policies.policy_keys import read_kind, read_nodes, waiver_file_keys
 
     file = shown(path)
-    content, root = read_keys(WAIVER_FILE, read_text(path), file)
+    root = read_nodes(read_text(path), file)
+    content = read_kind(waiver_file_keys({rule.id: rule for rule in rules}), root, file)
     return tuple(
-        _waiver(waiver, root, file, f"waivers[{index}]", today) for index, waiver in enumerate(content["waivers"])
+        _waiver(waiver, root, file, f"waivers[{index}]", today=today, rules=rules)
+        for index, waiver in enumerate(content["waivers"])
     )
 
 
-def _waiver(part: Mapping[str, Any], root: Node, file: str, key: str, today: date) -> Waiver:
+def _waiver(
+    part: Mapping[str, Any], root: Node, file: str, key: str, *, today: date, rules: tuple[Rule, ...]
+) -> Waiver:
     from policies.policy_keys import PolicyFileError
 
     rule, expires = part["rule"], part["expires"]
-    if not BY_ID[rule].waivable:
+    if not next(each for each in rules if each.id == rule).waivable:
         remedy = "mend what it finds; if the rule itself is wrong for you, set its level in gpuprov-policy.yaml"
-        raise PolicyFileError(
-            f"the rule {rule} cannot be waived", where=_place(root, file, f"{key}.rule"), remedy=remedy
-        )
+        where = _place(root, file, f"{key}.rule")
+        raise PolicyFileError(f"the rule {rule} cannot be waived", where=where, remedy=remedy)
     days = (expires - today).days
     if days > DAYS_MAX:
         message = f"the waiver of {rule} ends in {days} days, more than {DAYS_MAX}"

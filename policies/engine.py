@@ -20,7 +20,7 @@ from policies.gate import Finding, judge, today_utc
 from policies.json_source import JsonSource
 from policies.json_value import Value
 from policies.placement import Placer
-from policies.registry import BY_ID, RULES
+from policies.registry import BY_ID
 from policies.resources import Resource
 from policies.rule import Level, Result, Rule
 from policies.secrets import redact, redact_shapes
@@ -61,7 +61,9 @@ class EngineGate:
 
     def levels(self) -> Mapping[str, Level]:
         """Level of every rule before the engine's own configuration."""
-        return {rule.id: self.policy.overrides.get(rule.id, Override()).level or rule.level for rule in RULES}
+        return {
+            rule.id: self.policy.overrides.get(rule.id, Override()).level or rule.level for rule in self.policy.rules
+        }
 
     def configure(self, config: Mapping[str, tuple[str | None, Mapping[str, Any]]]) -> None:
         """Take the engine's configuration: per rule a level and parameters.
@@ -72,15 +74,16 @@ class EngineGate:
         from policies.policy_keys import LIST_RULES
         from provisioner.workload.nearest import nearest
 
+        rules = {rule.id: rule for rule in self.policy.rules}
         overrides = dict(self.policy.overrides)
         for name, (level, properties) in config.items():
-            if name not in BY_ID:
-                near = nearest(name, BY_ID)
+            if name not in rules:
+                near = nearest(name, rules)
                 ahead = f"did you mean {near}? " if near else ""
                 raise UsageError(
                     f"the policy configuration names {name!r}, which is no rule", remedy=f"{ahead}{LIST_RULES}"
                 )
-            change = self._override(BY_ID[name], level, properties)
+            change = self._override(rules[name], level, properties)
             before = overrides.get(name, Override())
             overrides[name] = Override(
                 change.level or before.level, {**before.parameters, **change.parameters}, before.unknown_passes

@@ -95,8 +95,6 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
             return self._info()
 
     def _info(self) -> Any:
-        from policies.registry import RULES
-
         levels = self.gate().levels()
         policies = [
             analyzer_pb2.PolicyInfo(
@@ -110,7 +108,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
                 severity=_SEVERITIES[rule.severity],
                 tags=[rule.family],
             )
-            for rule in RULES
+            for rule in self.gate().policy.rules
             if rule.applies_to
         ]
         info = analyzer_pb2.AnalyzerInfo(

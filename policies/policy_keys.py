@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from policies.registry import BY_ID
 from policies.rule import Level, Rule
 from policies.selection import Override
 from policies.waivers import REASON_CHARACTERS_MIN
 from provisioner.errors import Position, UsageError
 from provisioner.workload.kinds import Kind, Listing, Misfit, Table, Text, Whole, Words, as_scalar, suggest
-from provisioner.workload.tree import Branch, Items, Node, key_mark, mark_of, show, shown_path
+from provisioner.workload.tree import Branch, Items, Node, Path, key_mark, mark_of, node_at, show, shown_path
 from provisioner.workload.yaml_tree import YamlFault, read_yaml
 
 UNKNOWN_WORDS = ("fail", "advisory")
@@ -23,6 +22,7 @@ REASON_CHARACTERS_MAX = 1000
 LIST_RULES = "`gpuprov check --list-rules` lists all rules"
 
 _GLOB = Text("a path or name, which may hold * and ?", "prod/**", r"[^\x00-\x1f\x7f]+", 512)
+TEXT = Text("a path", "../org-policy.yaml", r"[^\x00-\x1f\x7f]+", 512)
 _WORD = Text("a word", "production", r"[^\x00-\x1f\x7f]+", 128)
 
 
@@ -35,14 +35,17 @@ class PolicyFileError(UsageError):
 class RuleId(Kind):
     """The id of a rule."""
 
-    __slots__ = ()
+    __slots__ = ("rules",)
+
+    def __init__(self, rules: Mapping[str, Rule]) -> None:
+        self.rules = rules
 
     def read(self, node: Node) -> str:
         """The id."""
         scalar = as_scalar(node, "the id of a rule", LIST_RULES)
-        if scalar.value in BY_ID:
+        if scalar.value in self.rules:
             return str(scalar.value)
-        raise Misfit(f"{show(scalar)} is no rule", suggest(scalar.text, tuple(BY_ID), LIST_RULES))
+        raise Misfit(f"{show(scalar)} is no rule", suggest(scalar.text, tuple(self.rules), LIST_RULES))
 
 
 class Day(Kind):
@@ -85,20 +88,23 @@ class Reason(Kind):
 class RuleTable(Kind):
     """Rule ids, each with a level or with a mapping of level, unknown and parameters."""
 
-    __slots__ = ()
+    __slots__ = ("rules",)
+
+    def __init__(self, rules: Mapping[str, Rule]) -> None:
+        self.rules = rules
 
     def read(self, node: Node) -> dict[str, Override]:
         """Changes by rule id."""
         if not isinstance(node, Branch):
-            raise Misfit(
-                f"a mapping of rule ids is wanted here, not {show(node) or 'nothing'}", "write {open-cidr: advisory}"
-            )
+            wanted = f"a mapping of rule ids is wanted here, not {show(node) or 'nothing'}"
+            raise Misfit(wanted, "write {open-cidr: advisory}")
         found: dict[str, Override] = {}
         for name, item in node.values.items():
-            if name not in BY_ID:
-                raise Misfit(f"{show(name)} is no rule", suggest(name, tuple(BY_ID), LIST_RULES), (name,), at_key=True)
+            if name not in self.rules:
+                remedy = suggest(name, tuple(self.rules), LIST_RULES)
+                raise Misfit(f"{show(name)} is no rule", remedy, (name,), at_key=True)
             try:
-                found[name] = read_override(BY_ID[name], item)
+                found[name] = read_override(self.rules[name], item)
             except Misfit as misfit:
                 raise misfit.below(name) from None
         return found
@@ -181,18 +187,6 @@ class Sequence(Kind):
         return tuple(found)
 
 
-WAIVER = Keys(
-    {
-        "rule": Key(RuleId(), required=True),
-        "scope": Key(_GLOB, required=True),
-        "reason": Key(Reason(), required=True),
-        "owner": Key(_WORD, required=True),
-        "expires": Key(Day(), required=True),
-        "ticket": Key(_WORD),
-    },
-    "of a waiver",
-)
-WAIVER_FILE = Keys({"version": Key(Whole(1, 1), required=True), "waivers": Key(Sequence(WAIVER), required=True)})
 _MATCH = Keys(
     {
         "paths": Key(Listing(_GLOB), default=()),
@@ -202,36 +196,74 @@ _MATCH = Keys(
     },
     "of match",
 )
-_SCOPE = Keys({"match": Key(_MATCH, required=True), "rules": Key(RuleTable(), required=True)}, "of a scope")
-_POLICY = Keys(
-    {
-        "preset": Key(Words(PRESETS)),
-        "unknown": Key(Words(UNKNOWN_WORDS)),
-        "rules": Key(RuleTable(), default={}),
-        "scopes": Key(Sequence(_SCOPE), default=()),
-        "waivers": Key(Sequence(WAIVER), default=()),
-    },
-    "of policy",
-)
-POLICY_FILE = Keys({"version": Key(Whole(1, 1)), "extends": Key(_GLOB), "policy": Key(_POLICY)})
+OWN_RULES = Listing(_WORD)
 
 
-def read_keys(keys: Keys, text: str, file: str) -> tuple[dict[str, Any], Node]:
-    """The content of a policy or waiver file, with its nodes for positions.
+def _waiver_keys(rules: Mapping[str, Rule]) -> Keys:
+    return Keys(
+        {
+            "rule": Key(RuleId(rules), required=True),
+            "scope": Key(_GLOB, required=True),
+            "reason": Key(Reason(), required=True),
+            "owner": Key(_WORD, required=True),
+            "expires": Key(Day(), required=True),
+            "ticket": Key(_WORD),
+        },
+        "of a waiver",
+    )
+
+
+def waiver_file_keys(rules: Mapping[str, Rule]) -> Keys:
+    """Keys of a file of waivers for these rules."""
+    waivers = Sequence(_waiver_keys(rules))
+    return Keys({"version": Key(Whole(1, 1), required=True), "waivers": Key(waivers, required=True)})
+
+
+def policy_file_keys(rules: Mapping[str, Rule]) -> Keys:
+    """Keys of a policy file for these rules."""
+    table = RuleTable(rules)
+    scope = Keys({"match": Key(_MATCH, required=True), "rules": Key(table, required=True)}, "of a scope")
+    policy = Keys(
+        {
+            "preset": Key(Words(PRESETS)),
+            "unknown": Key(Words(UNKNOWN_WORDS)),
+            "own_rules": Key(OWN_RULES, default=()),
+            "rules": Key(table, default={}),
+            "scopes": Key(Sequence(scope), default=()),
+            "waivers": Key(Sequence(_waiver_keys(rules)), default=()),
+        },
+        "of policy",
+    )
+    return Keys({"version": Key(Whole(1, 1)), "extends": Key(_GLOB), "policy": Key(policy)})
+
+
+def read_nodes(text: str, file: str) -> Node:
+    """The nodes of a policy or waiver file.
 
     Raises:
-        PolicyFileError: not YAML, an unknown key, or a wrong value; with the place and the nearest valid word.
+        PolicyFileError: not YAML.
     """
     try:
-        root = read_yaml(text)
+        return read_yaml(text)
     except YamlFault as fault:
         remedy = fault.remedy if text.strip() else "write version: 1 and what follows it, or remove the file"
         raise PolicyFileError(fault.message, where=Position(file, *(fault.mark or (1, 1))), remedy=remedy) from None
+
+
+def read_kind(kind: Kind, root: Node, file: str, path: Path = ()) -> Any:
+    """What stands at a path of a policy or waiver file.
+
+    Raises:
+        PolicyFileError: an unknown key, or a wrong value; with the place and the nearest valid word.
+    """
+    node = node_at(root, path)
+    if node is None:
+        return None
     try:
-        return keys.read(root), root
+        return kind.read(node)
     except Misfit as misfit:
-        mark = key_mark(root, misfit.path) if misfit.at_key else mark_of(root, misfit.path)
-        ahead = f"{shown_path(misfit.path)}: " if misfit.path and not misfit.at_key else ""
-        raise PolicyFileError(
-            f"{ahead}{misfit.message}", where=Position(file, *(mark or (1, 1))), remedy=misfit.remedy
-        ) from None
+        where = (*path, *misfit.path)
+        mark = key_mark(root, where) if misfit.at_key else mark_of(root, where)
+        ahead = f"{shown_path(where)}: " if where and not misfit.at_key else ""
+        place = Position(file, *(mark or (1, 1)))
+        raise PolicyFileError(f"{ahead}{misfit.message}", where=place, remedy=misfit.remedy) from None

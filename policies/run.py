@@ -13,6 +13,7 @@ from policies.formats.report import Report
 from policies.gate import judge
 from policies.placement import Placer
 from policies.registry import RULES
+from policies.rule import Rule
 from policies.secrets import redact
 from policies.selection import Policy
 from policies.sources import Reading, read_paths
@@ -82,7 +83,9 @@ def policy_of(order: Order, today: date) -> Policy:
     """
     file = order.policy if order.policy is not None else find_policy(order.paths)
     policy = load_policy(file, today=today)
-    waivers = policy.waivers + (load_waivers(order.waivers, today=today) if order.waivers is not None else ())
+    waivers = policy.waivers + (
+        load_waivers(order.waivers, today=today, rules=policy.rules) if order.waivers is not None else ()
+    )
     baseline = _marks(order.baseline) if order.baseline is not None and not order.write_baseline else frozenset()
     return replace(policy, waivers=waivers, baseline=baseline, root=find_root(order.paths))
 
@@ -102,21 +105,21 @@ def _first_error(reading: Reading) -> GpuprovError:
     return first
 
 
-def rules_text() -> str:
+def rules_text(rules: Sequence[Rule] = RULES) -> str:
     """All rules for people: id, level, severity, title."""
-    width = max(len(rule.id) for rule in RULES)
+    width = max(len(rule.id) for rule in rules)
     lines = []
-    for family in dict.fromkeys(rule.family for rule in RULES):
+    for family in dict.fromkeys(rule.family for rule in rules):
         lines.append(f"{family}:")
-        for rule in (rule for rule in RULES if rule.family == family):
+        for rule in (rule for rule in rules if rule.family == family):
             hard = "" if rule.waivable else ", cannot be waived"
             lines.append(f"  {rule.id:<{width}}  {rule.level}, {rule.severity}{hard}: {rule.title}")
     return "\n".join(lines) + "\n"
 
 
-def rules_json() -> str:
+def rules_json(rules: Sequence[Rule] = RULES) -> str:
     """All rules as one document, parameters with their JSON Schema."""
-    rules = [
+    listed = [
         {
             "id": rule.id,
             "family": rule.family,
@@ -128,9 +131,9 @@ def rules_json() -> str:
             "docs": rule.docs,
             "parameters": {parameter.name: parameter.schema() for parameter in rule.parameters},
         }
-        for rule in RULES
+        for rule in rules
     ]
-    return json.dumps({"schema": RULES_SCHEMA, "rules": rules}, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps({"schema": RULES_SCHEMA, "rules": listed}, indent=2, ensure_ascii=False) + "\n"
 
 
 def require_paths(paths: Sequence[Path]) -> tuple[Path, ...]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from policies.config import load_policy
 from policies.formats.render import MODULES, OF_SUFFIX, append_step_summary, render
 from policies.gate import today_utc
 from policies.run import Checked, Order, require_paths, rules_json, rules_text, run_check
@@ -56,7 +57,8 @@ def command(
     """Judge PATHS: workload specs, saved plans, Pulumi previews and states, Terraform plans. Offline."""
     form = form or OF_SUFFIX.get(output.suffix if output else "", "text")
     if list_rules:
-        _write(rules_json() if form == "json" else rules_text(), output)
+        rules = load_policy(policy).rules
+        _write(rules_json(rules) if form == "json" else rules_text(rules), output)
         return
     if write_baseline and baseline is None:
         raise UsageError("--write-baseline has no file to write", remedy="add --baseline FILE")
