@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from math import ceil
 from typing import Any
 
 from provisioner import tags
 from provisioner.errors import NothingFits, UsageError
 from provisioner.planner.plan import Plan, PlannedOffer
+from provisioner.units import format_duration
 from provisioner.workload.spec import Workload
 from stacks.state import GPU_INSTANCE, LAUNCH, VOLUME, StackState
 
@@ -19,6 +22,8 @@ LAUNCH_NAME = "launch"
 INSTANCE_NAME = "instance"
 DISK_KINDS = ("data", "checkpoints")
 """Storage of a plan that outlives the machine; root and local disks come and go with it."""
+LIFETIME_FACTOR = 2
+"""Lifetime of a run of predicted length: twice that, since predictions err and a run cut short is lost work."""
 _LAUNCH_FACTS = ("stackId", "generation", "createdAt", "expiresAt", "image", "owner", "avoid")
 
 
@@ -44,8 +49,16 @@ class ProgramInputs:
     """``created`` returns without waiting for the machine to run; ``None`` waits."""
 
 
-def inputs_of_plan(plan: Plan, workload: Workload, *, wait: str | None = None) -> ProgramInputs:
+def inputs_of_plan(
+    plan: Plan, workload: Workload, *, state: StackState | None = None, wait: str | None = None
+) -> ProgramInputs:
     """The program's inputs for a plan.
+
+    Args:
+        plan: what was decided.
+        workload: the spec.
+        state: the stack's state; a lifetime that was predicted when its machine was made stays.
+        wait: see ``ProgramInputs``.
 
     Raises:
         NothingFits: the plan has no choice.
@@ -64,13 +77,32 @@ def inputs_of_plan(plan: Plan, workload: Workload, *, wait: str | None = None) -
     disks = tuple(Disk(item.name, item.size_bytes) for item in plan.storage if item.kind in DISK_KINDS)
     own_tags = {str(key): str(value) for key, value in workload.tags.items()}
     return ProgramInputs(
-        workload=workload.to_document(),
+        workload=bounded_document(workload, plan, state),
         offers=tuple(offers.values()),
         root_bytes=root,
         disks=disks,
         tags=own_tags | {tags.SPEC_DIGEST: workload.digest},
         wait=wait,
     )
+
+
+def bounded_document(workload: Workload, plan: Plan, state: StackState | None) -> dict[str, Any]:
+    """The spec with the lifetime that its predicted length gives, where it states none (CONTRACTS section 4: twice that).
+
+    The prediction depends on where the machine lands and on the catalog of the day. A machine that was made for this spec
+    keeps its lifetime, so that a second ``up`` changes nothing.
+    """
+    document = workload.to_document()
+    hours = plan.cost.run_hours if plan.cost is not None else None
+    if workload.lifecycle.max_lifetime is not None or hours is None:
+        return document
+    made = state.instance.inputs if state is not None and state.instance is not None else {}
+    kept = None
+    if (made.get("tags") or {}).get(tags.SPEC_DIGEST) == workload.digest:
+        kept = (made.get("workload") or {}).get("lifecycle", {}).get("max_lifetime")
+    predicted = format_duration(timedelta(minutes=ceil(LIFETIME_FACTOR * hours * 60)))
+    document["lifecycle"] = {**document.get("lifecycle", {}), "max_lifetime": kept or predicted}
+    return document
 
 
 def offer_inputs(offer: PlannedOffer) -> dict[str, Any]:
@@ -100,6 +132,7 @@ def make_program(inputs: ProgramInputs) -> Callable[[], None]:
                     "name": disk.name,
                     "size": disk.size_bytes,
                     "offers": list(inputs.offers),
+                    "workload": inputs.workload,
                 },
             )
             for disk in inputs.disks
@@ -121,18 +154,3 @@ def make_program(inputs: ProgramInputs) -> Callable[[], None]:
 def _output(resource: Any, name: str) -> Any:
     """An output of a resource made by token: the SDK sets it as an attribute of the property's own name."""
     return getattr(resource, name)
-
-
-def inputs_of_state(state: StackState) -> ProgramInputs | None:
-    """The program's inputs as the last update left them; ``None`` where the stack has no machine."""
-    if state.instance is None:
-        return None
-    given = state.instance.inputs
-    return ProgramInputs(
-        workload=given.get("workload", {}),
-        offers=tuple(given.get("offers", ())),
-        root_bytes=given.get("rootVolume"),
-        disks=tuple(Disk(str(v["name"]), int(v["size"])) for v in given.get("volumes", ())),
-        tags=given.get("tags"),
-        wait=given.get("wait"),
-    )

@@ -40,7 +40,7 @@ from stacks.provider.machine import (
     regions,
 )
 from stacks.provider.recovery import KIND, places_of
-from stacks.provider.session import Checked, Created, Difference, Found, Session, echo
+from stacks.provider.session import Checked, Created, Difference, Found, Session, cloud_settings, echo, settings_output
 from stacks.provider.values import UNKNOWN, Properties, has_unknown, plain_map, wrap_map
 
 _READERS = {"workload": read_mapping, "offers": read_offers, "rootVolume": read_size}
@@ -163,20 +163,26 @@ class Launches:
         known = {key: value for key, value in values.items() if not has_unknown(value)}
         if "offers" not in known or "workload" not in known:
             return Decision()
+        moved = (
+            {"workload": "other settings of the cloud"} if self._settings(known) != before.get("cloudSettings") else {}
+        )
         stale = self._stale(facts, before, known)
         is_lost = set(facts.image) - {offer.key for offer in at("offers", known, read_offers)}
         if not stale and not is_lost:
-            return Decision()
+            return Decision(moved)
         seen = self._observe(facts, known)
         if not seen.live:
-            return Decision(stale)
+            return Decision(moved | stale)
         current = seen.live[0]
         forced = self._forced(before, known, current)
         if not forced:
-            return Decision()
+            return Decision(moved)
         is_fresh = self.session.cloud.now() - facts.created_at <= PERMIT
         is_ahead = facts.generation > generation_of(current) and is_fresh and not stale.get("offers")
-        return Decision() if is_ahead else Decision(forced, raises_generation=True)
+        return Decision(moved) if is_ahead else Decision(forced, raises_generation=True)
+
+    def _settings(self, values: Mapping[str, Any]) -> dict[str, Any] | None:
+        return cloud_settings(self.session.provider, values.get("workload"))
 
     def _stale(self, facts: LaunchFacts, before: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, str]:
         """Inputs that the launch does not reflect: input -> what it lacks."""
@@ -316,6 +322,7 @@ class Launches:
     def _outputs(self, facts: LaunchFacts, news: Properties) -> Properties:
         return {
             **echo(news, _ECHOED),
+            **settings_output(self.session.provider, news),
             **wrap_map(
                 {
                     "stackId": facts.stack_id,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-import random
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pulumi.provider.experimental import provider as engine
 from pulumi.provider.experimental.property_value import PropertyValue
@@ -19,8 +19,8 @@ from stacks.provider.gpu_instance import GpuInstances
 from stacks.provider.launch import Launches
 from stacks.provider.lifeline import Lifeline
 from stacks.provider.patience import PatientCloud
-from stacks.provider.session import Checked, Created, Difference, Found, Session, Tell
-from stacks.provider.values import UNKNOWN, plain_map
+from stacks.provider.session import Checked, Created, Difference, Found, Session, Tell, cloud_settings
+from stacks.provider.values import UNKNOWN, has_unknown, plain_map
 from stacks.provider.volume import Volumes
 
 T = TypeVar("T")
@@ -42,7 +42,9 @@ class GpuprovProvider(engine.Provider):
         self._lifeline = lifeline
         self._tell = tell
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="operation")
-        self._session: Session | None = None
+        self._provider = ""
+        self._issued: set[tuple[str, int]] = set()
+        self._sessions: dict[str, Session] = {}
 
     async def get_schema(self, request: engine.GetSchemaRequest) -> engine.GetSchemaResponse:
         """The schema as it lies beside this file."""
@@ -66,15 +68,16 @@ class GpuprovProvider(engine.Provider):
     async def configure(self, request: engine.ConfigureRequest) -> engine.ConfigureResponse:
         """Open the cloud: the configuration's, else GPUPROV_CLOUD's, else the sandbox."""
         stated = plain_map(request.args).get("cloud") or request.variables.get("gpuprov:config:cloud")
-        name = str(stated or os.environ.get("GPUPROV_CLOUD") or DEFAULT_PROVIDER)
-        self._session = await self._run(lambda: self._open(name))
+        self._provider = str(stated or os.environ.get("GPUPROV_CLOUD") or DEFAULT_PROVIDER)
+        self._sessions.clear()
+        await self._run(lambda: self._open(None))
         return engine.ConfigureResponse(
             accept_secrets=True, supports_preview=True, accept_resources=False, accept_outputs=False
         )
 
     async def check(self, request: engine.CheckRequest) -> engine.CheckResponse:
         """Inputs with defaults, or what is wrong with them."""
-        operations = self._operations(request.type)
+        operations = self._operations(request.type, request.new_inputs)
         checked: Checked = await self._run(
             lambda: operations.check(request.urn, request.old_inputs, request.new_inputs)
         )
@@ -83,7 +86,7 @@ class GpuprovProvider(engine.Provider):
 
     async def diff(self, request: engine.DiffRequest) -> engine.DiffResponse:
         """What an update would do."""
-        operations = self._operations(request.type, request.old_state)
+        operations = self._operations(request.type, request.new_inputs, request.old_state)
         if isinstance(operations, GpuInstances):
             found = await self._run(lambda: operations.diff(request.urn, request.old_state, request.new_inputs))
         else:
@@ -92,7 +95,7 @@ class GpuprovProvider(engine.Provider):
 
     async def create(self, request: engine.CreateRequest) -> engine.CreateResponse:
         """Make a resource, or say what is known of it before."""
-        operations = self._operations(request.type)
+        operations = self._operations(request.type, request.properties)
         if request.preview:
             return engine.CreateResponse("", operations.preview_create(request.properties))
         if isinstance(operations, Launches):
@@ -108,7 +111,7 @@ class GpuprovProvider(engine.Provider):
                 f"{request.type} cannot be imported by id",
                 remedy="a machine and its disks are taken over by their tags: run `up` with the Launch of their stack-id",
             )
-        operations = self._operations(request.type, request.properties)
+        operations = self._operations(request.type, request.inputs, request.properties)
         if isinstance(operations, Launches):
             found: Found = await self._run(
                 lambda: operations.read(request.resource_id, request.properties, request.inputs)
@@ -123,7 +126,7 @@ class GpuprovProvider(engine.Provider):
 
     async def update(self, request: engine.UpdateRequest) -> engine.UpdateResponse:
         """Change a resource in place, or say what that would leave."""
-        operations = self._operations(request.type, request.olds)
+        operations = self._operations(request.type, request.news, request.olds)
         if request.preview:
             return engine.UpdateResponse(await self._run(lambda: operations.preview_update(request.olds, request.news)))
         if isinstance(operations, Launches):
@@ -134,7 +137,7 @@ class GpuprovProvider(engine.Provider):
 
     async def delete(self, request: engine.DeleteRequest) -> None:
         """End a resource; returns when the cloud confirms it."""
-        operations = self._operations(request.type, request.properties)
+        operations = self._operations(request.type, {}, request.properties)
         if isinstance(operations, Launches):
             await self._run(lambda: operations.delete(request.properties))
         else:
@@ -144,29 +147,41 @@ class GpuprovProvider(engine.Provider):
         """Let no further create start; calls in flight go on, and what they made reaches the state."""
         self._lifeline.close("interrupted")
 
-    def _open(self, name: str) -> Session:
-        cloud = open_cloud(name, self._home)
-        patient = PatientCloud(cloud, self._lifeline, random.SystemRandom())
-        return Session(name, patient, self._home, self._lifeline, self._tell)
+    def _open(self, settings: Mapping[str, Any] | None) -> Session:
+        """The session on the cloud as a spec's own settings open it; one for each of them."""
+        key = json.dumps(settings, sort_keys=True)
+        if key not in self._sessions:
+            cloud = PatientCloud(open_cloud(self._provider, self._home, settings), self._lifeline)
+            self._sessions[key] = Session(
+                self._provider, cloud, self._home, self._lifeline, self._tell, issued=self._issued
+            )
+        return self._sessions[key]
 
     def _operations(
-        self, resource_type: str, outputs: Mapping[str, PropertyValue] | None = None
+        self,
+        resource_type: str,
+        inputs: Mapping[str, PropertyValue],
+        outputs: Mapping[str, PropertyValue] | None = None,
     ) -> Launches | GpuInstances | Volumes:
-        """The operations of a type, on the configured cloud.
+        """The operations of a type, on the configured cloud, as the spec in the inputs (or the state) opens it.
 
         Raises:
             UsageError: an unknown type, or a resource that was made on another provider.
         """
-        if self._session is None:
+        if not self._sessions:
             raise UsageError("the plugin was asked before it was configured")
-        if outputs is not None:
-            self._session.require_own(plain_map(outputs))
+        given, held = plain_map(inputs), plain_map(outputs or {})
+        settings = cloud_settings(self._provider, given.get("workload", held.get("workload")))
+        if "workload" not in given and "workload" not in held:
+            settings = held.get("cloudSettings")
+        session = self._open(None if has_unknown(settings) else settings)
+        session.require_own(held)
         if resource_type == LAUNCH:
-            return Launches(self._session)
+            return Launches(session)
         if resource_type == GPU_INSTANCE:
-            return GpuInstances(self._session)
+            return GpuInstances(session)
         if resource_type == VOLUME:
-            return Volumes(self._session)
+            return Volumes(session)
         raise UsageError(
             f"there is no resource type {resource_type}", remedy=f"use {LAUNCH}, {GPU_INSTANCE} or {VOLUME}"
         )

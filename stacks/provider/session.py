@@ -16,7 +16,7 @@ from stacks.provider.disks import Disks
 from stacks.provider.failover import catalog_quota_family
 from stacks.provider.lifeline import Lifeline
 from stacks.provider.machine import Watch
-from stacks.provider.values import Properties
+from stacks.provider.values import Properties, plain_map, replaced
 
 Tell = Callable[[str, str], None]
 """Say something about a resource (URN, text) to whoever watches the engine."""
@@ -84,6 +84,22 @@ class Session:
                 f"this resource was made on {made_on}, and the plugin is set to {self.provider}",
                 remedy=f"set `gpuprov:cloud` (or GPUPROV_CLOUD) to {made_on}",
             )
+
+
+def cloud_settings(provider: str, workload: Any) -> dict[str, Any] | None:
+    """The spec's section for the provider (``aws`` or ``gcp``): which of the user's own objects a cloud is opened with.
+
+    Without the image, which belongs to a launch. ``None`` where the spec has no such section.
+    """
+    part = workload.get(provider) if isinstance(workload, Mapping) else None
+    settings = {key: value for key, value in part.items() if key != "image"} if isinstance(part, Mapping) else {}
+    return settings or None
+
+
+def settings_output(provider: str, inputs: Properties) -> Properties:
+    """The output ``cloudSettings`` of some inputs, sealed where the spec holds a secret; none without such settings."""
+    settings = cloud_settings(provider, plain_map(inputs).get("workload"))
+    return {} if settings is None else {"cloudSettings": replaced(inputs.get("workload"), settings)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from provisioner.errors import Rejected, UsageError
 from provisioner.vocabulary import CapacityType
 from stacks.provider.disks import placement_of, shrink_steps
 from stacks.provider.identity import Slot
-from stacks.provider.inputs import at, read_offers, read_size
+from stacks.provider.inputs import at, read_mapping, read_offers, read_size
 from stacks.provider.inputs import failures as wrong_inputs
-from stacks.provider.session import Checked, Created, Difference, Found, Session, echo
+from stacks.provider.session import Checked, Created, Difference, Found, Session, cloud_settings, echo, settings_output
 from stacks.provider.values import Properties, has_unknown, plain_map, replaced, wrap_map
 
 _ECHOED = ("stackId", "name", "size", "offers")
@@ -25,7 +25,13 @@ def _read_text(value: Any) -> str:
     return value
 
 
-_READERS = {"stackId": _read_text, "name": _read_text, "size": read_size, "offers": read_offers}
+_READERS = {
+    "stackId": _read_text,
+    "name": _read_text,
+    "size": read_size,
+    "offers": read_offers,
+    "workload": read_mapping,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,8 @@ class Volumes:
             changed["size"] = False
         if "offers" in known and self._must_look(before, known):
             changed["offers"] = False
+        if "workload" in known and self._settings(known) != before.get("cloudSettings"):
+            changed["workload"] = False
         return Difference(changed, stable=("stackId", "name", "provider"))
 
     def preview_create(self, news: Properties) -> Properties:
@@ -136,8 +144,15 @@ class Volumes:
             return (bound.cloud, bound.region) not in now
         return now != {(offer.cloud, offer.region) for offer in _offers(before)}
 
+    def _settings(self, values: Mapping[str, Any]) -> dict[str, Any] | None:
+        return cloud_settings(self.session.provider, values.get("workload"))
+
     def _outputs(self, inputs: Properties, disk: Volume | None) -> Properties:
-        outputs = {**echo(inputs, _ECHOED), **wrap_map({"provider": self.session.provider})}
+        outputs = {
+            **echo(inputs, _ECHOED),
+            **settings_output(self.session.provider, inputs),
+            **wrap_map({"provider": self.session.provider}),
+        }
         if disk is None:
             return outputs
         # Not what it is attached to: that changes with every machine and would show as drift.

@@ -70,6 +70,7 @@ class _Machine:
     instance: Instance
     visible_at: datetime
     running_at: datetime
+    gone_at: datetime | None = None
     is_traceless: bool = False
 
 
@@ -88,6 +89,8 @@ class FakeCloud(Cloud):
     name: str = "sandbox"
     visibility: timedelta = timedelta(0)
     boot: timedelta = timedelta(seconds=1)
+    ending: timedelta = timedelta(seconds=2)
+    """How long a machine is `terminating`."""
     no_capacity: set[str] = field(default_factory=set)
     """Offer keys that are refused."""
     no_quota: set[str] = field(default_factory=set)
@@ -195,7 +198,9 @@ class FakeCloud(Cloud):
         def act() -> None:
             machine = self.machines.get(instance_id)
             if machine is not None and self._is_visible(machine):  # an invisible one is answered as gone
-                self._end(instance_id, InstanceState.TERMINATED)
+                if not self._now(machine).state.is_gone and machine.gone_at is None:
+                    machine.instance = replace(machine.instance, state=InstanceState.TERMINATING)
+                    machine.gone_at = self.clock.now + self.ending
 
         self._call("terminate_instance", placement.key, act)
 
@@ -337,6 +342,9 @@ class FakeCloud(Cloud):
         return instance
 
     def _now(self, machine: _Machine) -> Instance:
+        if machine.gone_at is not None and machine.gone_at <= self.clock.now:
+            machine.gone_at = None
+            self._end(machine.instance.id, InstanceState.TERMINATED)
         instance = machine.instance
         if instance.state is InstanceState.PENDING and machine.running_at <= self.clock.now:
             key = machine.request.placement.key
