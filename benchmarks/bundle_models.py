@@ -54,6 +54,26 @@ GEMMA3_VISION = {
 """SigLIP tower of Gemma 3 from 4B on; the source configs hold the language model alone (published config.json)."""
 
 
+CONTEXT_LIMITS = {
+    "meta-llama/Llama-2-7b-hf": 4096,
+    "meta-llama/Llama-2-13b-hf": 4096,
+    "meta-llama/Llama-2-70b-hf": 4096,
+    "google/gemma-7b": 8192,
+    "google/gemma-7b-it": 8192,
+    "google/gemma-2b-it": 8192,
+    "google/codegemma-7b-it": 8192,
+    "codellama/CodeLlama-13b-Instruct-hf": 16384,
+    "togethercomputer/LLaMA-2-7B-32K": 32768,
+    "mistralai/Mistral-7B-Instruct-v0.1": 32768,
+    "mistralai/Mistral-Large-Instruct-2407": 131072,
+    "mistralai/Mistral-Large-Instruct-2411": 131072,
+    "Qwen/Qwen1.5-1.8B": 32768,
+}
+"""Published limits of models whose sources hold another number: a first upload (huggingface/transformers#24986 for Llama 2),
+a serving preset, or a training table that keeps its default or the width of a window. Each is what the model's card and present
+config.json state (google/gemma_pytorch ``gemma/config.py`` for Gemma)."""
+
+
 def trim(value: Any) -> Any:
     """A config without keys that no reader looks at."""
     if isinstance(value, dict):
@@ -77,6 +97,8 @@ def record(row: dict[str, str], config: dict[str, Any], aliases: Iterable[str]) 
     small = trim({key: item for key, item in config.items() if key != "quantization_config"})
     if isinstance(small.get("text_config"), dict):
         small["text_config"].pop("quantization_config", None)
+    if row["id"] in CONTEXT_LIMITS:
+        small["max_position_embeddings"] = CONTEXT_LIMITS[row["id"]]
     small.pop("dtype", None)
     small["torch_dtype"] = row["weights_dtype"]
     if quantisation:

@@ -10,7 +10,7 @@ from provisioner.planner.request import Request
 from provisioner.planner.search import Market
 from provisioner.planner.suitability import unused_keys
 from provisioner.planner.work import has_known_work
-from provisioner.sizing.demand import ServingDemand
+from provisioner.sizing.demand import ServingDemand, TrainingDemand
 from provisioner.units import format_gib
 from provisioner.vocabulary import Fit, Pattern, Task, WeightFormat
 from provisioner.workload.quantities import ReplicaRange
@@ -57,9 +57,11 @@ def _model(request: Request, candidate: Candidate) -> Iterator[str]:
     demand, gpu = request.demand, candidate.arrangement.gpu
     for key in unused_keys(request.workload, request.shape):
         yield f"{key} means nothing to {request.shape.id} and changes nothing"
+    limit = request.shape.max_context_tokens
+    if isinstance(demand, TrainingDemand) and limit is not None and demand.sequence_tokens > limit:
+        yield f"sequence_tokens {demand.sequence_tokens} is over the {limit} positions that {request.shape.id} states: the training has to stretch its RoPE"
     if not isinstance(demand, ServingDemand):
         return
-    limit = request.shape.max_context_tokens
     if limit is not None and demand.context_tokens > limit:
         yield f"context_tokens {demand.context_tokens} is over the {limit} positions that {request.shape.id} states: the engine needs a RoPE override"
     if (

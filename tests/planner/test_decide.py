@@ -152,6 +152,12 @@ def test_warnings(serve, plan_of, sections, words):
     assert any(words in warning for warning in plan_of(serve(**sections)).warnings)
 
 
+@pytest.mark.parametrize(("sequence", "said"), [(4096, False), (200_000, True)])
+def test_a_training_beyond_the_models_positions_says_so(finetune, plan_of, sequence, said):
+    warnings = plan_of(finetune(training={"sequence_tokens": sequence, "micro_batch": 1})).warnings
+    assert any("stretch its RoPE" in warning for warning in warnings) is said
+
+
 def test_batch_without_an_amount_of_work_says_so(batch, plan_of):
     plan = plan_of(batch(placement={"deadline": "10h"}))
     assert plan.cost.run_usd is None

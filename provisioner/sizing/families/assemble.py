@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from provisioner.errors import UsageError
+from provisioner.sizing.families.context import context_limit
 from provisioner.sizing.families.fields import Fields, dtype_word
 from provisioner.sizing.quantisation import read_quantisation
 from provisioner.sizing.shapes import Layer, ModelShape, Tower
@@ -64,7 +65,7 @@ def assemble(
         kinds=tuple(kinds),
         pattern=tuple(pattern),
         weights_dtype=dtype_word(outer.config, dtype_word(fields.config)),
-        max_context_tokens=context,
+        max_context_tokens=context_limit(context, fields.config),
         tied_embeddings=tied,
         embedding_params=hidden * vocabulary + embedding_extra,
         head_params=(0 if tied else hidden * vocabulary) + (vocabulary if head_bias else 0),
