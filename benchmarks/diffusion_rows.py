@@ -103,8 +103,10 @@ def _training(row: Row, model: PipelineShape, accelerator: Accelerator) -> Footp
         height=height,
         frames=frames,
         micro_batch=int(row.number("batch", "batch_size") or 1),
+        # Nobody trains on clips without checkpointing, so published recipes do not mention it.
         gradient_checkpointing=bool(row.inputs.get("gradient_checkpointing") or row.inputs.get("use_gc"))
-        or "checkpointing" in method,
+        or "checkpointing" in method
+        or frames > 1,
         lora_rank=int(row.number("lora_rank") or (re.search(r"rank (\d+)", method) or [0, 16])[1]),
         keeps_frozen_parts="PEFT method comparison" not in row.text("framework"),
     )

@@ -74,6 +74,9 @@ def recipe_of(row: Row, model: ModelShape) -> Recipe:
         data = int(row.number("dp_shard") or 1)
     if sharding is Sharding.NONE and "deepspeed" in framework and method is TrainingMethod.FULL:
         sharding = Sharding.ZERO2
+    if sharding is Sharding.PP and row.number("pp") is None:
+        # A device map puts whole layers on each GPU.
+        stages, data = gpus, 1
     if sharding is Sharding.NONE and data > 1 and stages == 1:
         sharding = Sharding.FSDP if "litgpt" in framework and method is TrainingMethod.FULL else Sharding.DDP
     recipe = Recipe(
@@ -97,6 +100,7 @@ def recipe_of(row: Row, model: ModelShape) -> Recipe:
         persistent_gradients=(row.number("gradient_accumulation") or 1) > 1,
         fp32_norms="decoupled" not in row.text("optimizer"),
         sequence_parallel="titan" in framework,
+        gathers_all="litgpt" in framework and sharding is Sharding.FSDP,
         reserved_share=RESERVED_SHARE_TRAINER if sharding is Sharding.FSDP and "fms" in framework else 0.08,
         host_states="offload" in method_text or bool(row.inputs.get("cpu_offload")),
         host_weights=bool(row.inputs.get("cpu_offload")),

@@ -258,6 +258,8 @@ def _gathered_bytes(recipe: Recipe) -> float:
         layer = max(kind.params for kind in model.kinds) / recipe.tensor_parallel
         ends = (model.embedding_params + model.head_params) / recipe.tensor_parallel
         width = recipe.compute_bytes
+        if recipe.gathers_all:
+            return model.params_total * width / recipe.tensor_parallel
         if recipe.method is TrainingMethod.QLORA:
             width = bits_of(recipe.base_weights) / 8
         return GATHERED_UNITS * layer * width + ends * recipe.compute_bytes
