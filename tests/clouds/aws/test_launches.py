@@ -1,0 +1,307 @@
+"""Whole launches on EC2 without the engine: failover, lost answers, kills, drift, spot loss, teardown. Ids name scenario rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from provisioner.clouds.aws.cloud import AwsCloud
+from provisioner.errors import Ambiguous, CapacityError, CredentialsError, QuotaError, Rejected
+from stacks.provider.lifeline import Lifeline
+from stacks.provider.patience import PatientCloud
+from stacks.provider.session import PartialFailure, ProviderFailure, Session
+from tests.clouds.conftest import read_catalog_once
+from tests.fakes import aws_rules
+from tests.fakes.mini_engine import MiniEngine, offer, program
+
+ZONES = {
+    "us-east-1": ("use1-az1", "use1-az2", "use1-az4", "use1-az5", "use1-az6"),
+    "us-west-2": ("usw2-az1", "usw2-az2", "usw2-az3"),
+    "eu-west-1": ("euw1-az1", "euw1-az2"),
+}
+MANY = [
+    offer(zone, region, kind)
+    for region, zones in ZONES.items()
+    for zone in zones
+    for kind in ("g5.xlarge", "g6.xlarge", "g6e.xlarge")
+][:25]
+DATA = {"data": 50 * 2**30}
+
+
+class Killed(BaseException):
+    """The process was killed here."""
+
+
+class QuickLifeline(Lifeline):
+    """Waits a hundredth of what is asked for."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds / 100)
+
+
+@dataclass
+class AwsEngine(MiniEngine):
+    """The engine's part over EC2; each restart is a new process that has asked nothing yet."""
+
+    cloud: Any
+
+    def restart(self) -> None:
+        self.cloud = AwsCloud(catalog=read_catalog_once)
+        lifeline = QuickLifeline()
+        patient = PatientCloud(self.cloud, lifeline)
+        self.session = Session("aws", patient, self.home, lifeline, lambda _urn, text: self.told.append(text))
+
+
+@pytest.fixture
+def mini(aws_rig, home):
+    return AwsEngine(aws_rig.cloud, home)
+
+
+@pytest.fixture
+def fake(aws_rig):
+    return aws_rig.fake
+
+
+def living():
+    """Machines that bill, over all regions."""
+    models = [aws_rules.backend(region) for region in aws_rules.REGIONS]
+    machines = [one for model in models for one in model.all_instances()]
+    return [one for one in machines if one._state.name not in ("terminated", "shutting-down")]
+
+
+def leftovers():
+    """Everything of ours in the account: machines, disks, groups."""
+    found = [one.id for one in living()]
+    for region in aws_rules.REGIONS:
+        model = aws_rules.backend(region)
+        found += model.volumes
+        found += [group.id for groups in model.groups.values() for group in groups.values() if group.name != "default"]
+    return found
+
+
+@pytest.mark.parametrize("full", [0, 1, 9, 24])
+def test_k_offers_without_capacity_cost_k_create_calls_and_one(mini, fake, full):
+    fake.inject("RunInstances", "InsufficientInstanceCapacity", times=full)
+    mini.up(program(offers=MANY, wait="created"))
+    assert len(fake.of("RunInstances")) == full + 1
+    attempts = mini.outputs("gpu")["attempts"]
+    assert [attempt["outcome"] for attempt in attempts] == ["capacity"] * full + ["created"]
+    assert len(living()) == 1
+    tried = {entry["region"] for entry in MANY[: full + 1]}
+    assert len(fake.of("CreateSecurityGroup")) == len(tried)
+    for operation in ("DescribeAvailabilityZones", "DescribeVpcs", "DescribeImages"):
+        assert len(fake.of(operation)) == len(tried), operation
+
+
+def test_c7_zones_without_room_are_passed_over_and_told(mini, fake):
+    model = aws_rules.backend("us-east-1")
+    letters = {zone.zone_id: zone.name for zone in model.describe_availability_zones()}
+    for zone in ("use1-az1", "use1-az2"):
+        fake.capacity[letters[zone], "g6.xlarge"] = 0
+    mini.up(program(offers=[offer("use1-az1"), offer("use1-az2"), offer("use1-az4")]))
+    outputs = mini.outputs("gpu")
+    assert outputs["zone"] == "use1-az4"
+    assert [attempt["outcome"] for attempt in outputs["attempts"]] == ["capacity", "capacity", "created"]
+
+
+def test_c6_an_invalid_request_and_a_missing_right_stop_at_once_and_are_no_want_of_capacity(mini, fake):
+    for code, kind in (("InvalidParameterValue", Rejected), ("UnauthorizedOperation", CredentialsError)):
+        fake.inject("RunInstances", code)
+        before = len(fake.of("RunInstances"))
+        with pytest.raises(ProviderFailure) as failure:
+            mini.up(program(offers=MANY))
+        assert type(failure.value.cause) is kind
+        assert len(fake.of("RunInstances")) == before + 1
+    assert living() == []
+
+
+def test_quota_takes_its_family_along_and_other_regions_are_tried(mini, fake):
+    fake.quotas["us-east-1", "L-DB2E81BA"] = 0.0
+    mini.up(program(offers=MANY))
+    outputs = mini.outputs("gpu")
+    assert outputs["region"] == "us-west-2"
+    assert len(fake.of("RunInstances")) == 1
+    assert [attempt["outcome"] for attempt in outputs["attempts"]].count("quota") == 1
+
+
+def test_only_quota_everywhere_is_a_quota_error(mini, fake):
+    for region in ZONES:
+        fake.quotas[region, "L-DB2E81BA"] = 0.0
+    with pytest.raises(ProviderFailure) as failure:
+        mini.up(program(offers=MANY))
+    assert type(failure.value.cause) is QuotaError
+    assert "request-service-quota-increase" in failure.value.cause.remedy
+    assert fake.of("RunInstances") == []
+
+
+def test_a_lost_answer_costs_a_second_call_and_no_second_machine(mini, fake):
+    fake.inject("RunInstances", do="lost")
+    mini.up(program())
+    first, second = fake.of("RunInstances")
+    assert first.parameters == second.parameters
+    assert len(living()) == 1
+
+
+def test_an_answer_that_never_comes_is_found_by_tag(mini, fake):
+    fake.inject("RunInstances", do="lost")
+    fake.inject("RunInstances", do="reset", times=99)
+    mini.up(program())
+    assert len(living()) == 1
+    assert mini.outputs("gpu")["instanceId"] == living()[0].id
+
+
+def test_throttling_is_waited_out(mini, fake):
+    fake.inject("RunInstances", "RequestLimitExceeded", times=3)
+    fake.inject("DescribeSecurityGroups", "RequestLimitExceeded", times=2)
+    mini.up(program())
+    assert len(living()) == 1
+    assert len(fake.of("RunInstances")) == 4
+
+
+@pytest.mark.parametrize("shows_after_s", [0.0, 0.4])
+def test_e1_a_kill_after_the_call_is_adopted_by_the_next_run(mini, fake, monkeypatch, shows_after_s):
+    fake.rules.visibility_s = shows_after_s
+
+    def kill(request):
+        AwsCloud.create_instance(mini.cloud, request)
+        raise Killed
+
+    monkeypatch.setattr(mini.cloud, "create_instance", kill)
+    with pytest.raises(Killed):
+        mini.up(program())
+    assert len(fake.of("RunInstances")) == 1
+    mini.restart()
+    mini.up(program())
+    assert len(living()) == 1
+    assert mini.outputs("gpu")["instanceId"] == living()[0].id
+
+
+def test_e2_twenty_kills_make_one_machine(mini, monkeypatch):
+    def kill(request):
+        AwsCloud.create_instance(mini.cloud, request)
+        raise Killed
+
+    for _ in range(20):
+        mini.restart()
+        monkeypatch.setattr(mini.cloud, "create_instance", kill)
+        # Later runs find the machine by its tags before they call.
+        try:
+            mini.up(program(offers=MANY[:3]))
+        except Killed:
+            mini.state.pop("gpu", None)
+        assert len(living()) == 1
+
+
+def test_l2_a_machine_that_does_not_show_for_a_while_is_not_taken_for_gone(mini, fake):
+    fake.rules.visibility_s = 0.5
+    mini.up(program())
+    assert mini.up(program()) == [("launch", "same"), ("gpu", "same")]
+    assert len(living()) == 1
+    assert mini.outputs("gpu")["power"] == "running"
+
+
+def test_a_stack_with_a_disk_lives_changes_nothing_and_leaves_nothing(mini, fake):
+    """L14: after the end there is no group, disk or machine with our tags."""
+    mini.up(program(disks=DATA))
+    before = len(fake.of("RunInstances"))
+    assert {step for _, step in mini.up(program(disks=DATA))} <= {"same", "update"}
+    assert {step for _, step in mini.up(program(disks=DATA))} == {"same"}
+    assert len(fake.of("RunInstances")) == before == 1
+    (machine,) = living()
+    assert len(machine.block_device_mapping) == 2
+    mini.destroy()
+    assert leftovers() == []
+
+
+def test_a_machine_that_somebody_ended_is_made_again_with_its_disk(mini):
+    mini.up(program(disks=DATA))
+    first = mini.outputs("gpu")
+    aws_rules.terminate("us-east-1", first["instanceId"])
+    mini.refresh()
+    assert mini.outputs("gpu")["power"] == "terminated"
+    mini.up(program(disks=DATA))
+    second = mini.outputs("gpu")
+    assert second["instanceId"] != first["instanceId"]
+    assert (second["volumeIds"], second["zone"]) == (first["volumeIds"], first["zone"])
+    mini.destroy()
+    assert leftovers() == []
+
+
+def test_c15_after_a_spot_loss_the_next_machine_starts_in_another_region(mini):
+    offers = [offer("use1-az1", capacity="spot"), offer("usw2-az1", "us-west-2", capacity="spot")]
+    mini.up(program(offers=offers))
+    lost = mini.outputs("gpu")
+    aws_rules.interrupt("us-east-1", lost["instanceId"])
+    mini.refresh()
+    assert mini.outputs("gpu")["power"] == "interrupted"
+    mini.up(program(offers=offers))
+    assert mini.outputs("gpu")["region"] == "us-west-2"
+    assert len(living()) == 1
+
+
+def test_c13_c14_a_stopped_machine_that_cannot_start_stays_and_no_other_is_made(mini, fake):
+    mini.up(program(power="stopped"))
+    stopped = mini.outputs("gpu")["instanceId"]
+    model = aws_rules.backend("us-east-1")
+    for zone in model.describe_availability_zones():
+        fake.capacity[zone.name, "g6.xlarge"] = 0
+    with pytest.raises(PartialFailure) as failure:
+        mini.up(program())
+    assert type(failure.value.cause) is CapacityError
+    assert "no other machine was made" in str(failure.value.cause)
+    assert aws_rules.machine("us-east-1", stopped)._state.name == "stopped"
+    assert len(fake.of("RunInstances")) == 1
+    fake.capacity.clear()
+    mini.up(program())
+    assert mini.outputs("gpu")["instanceId"] == stopped
+    assert mini.outputs("gpu")["power"] == "running"
+
+
+def test_l3_an_end_without_an_answer_keeps_the_machine_in_the_state(mini, fake):
+    mini.up(program())
+    fake.inject("TerminateInstances", do="reset", times=99)
+    with pytest.raises(Ambiguous):
+        mini.destroy()
+    assert "gpu" in mini.state
+    assert len(living()) == 1
+    fake.faults.clear()
+    mini.destroy()
+    assert leftovers() == []
+
+
+def test_l15_expired_credentials_end_nothing_and_forget_nothing(mini, fake):
+    mini.up(program(disks=DATA))
+    fake.inject("*", "ExpiredToken", times=999)
+    with pytest.raises(CredentialsError, match="ExpiredToken"):
+        mini.destroy()
+    assert set(mini.state) == {"launch", "data", "gpu"}
+    fake.faults.clear()
+    mini.destroy()
+    assert leftovers() == []
+
+
+def test_l1_what_failed_half_way_is_kept_and_ended_later(mini, fake):
+    fake.inject("AttachVolume", "UnauthorizedOperation", times=99)
+    with pytest.raises(PartialFailure) as failure:
+        mini.up(program(disks=DATA))
+    assert type(failure.value.cause) is CredentialsError
+    assert mini.outputs("gpu")["instanceId"] == living()[0].id
+    assert len(fake.of("RunInstances")) == 1
+    fake.faults.clear()
+    mini.up(program(disks=DATA))
+    assert len(mini.outputs("gpu")["volumeIds"]) == 1
+    assert len(fake.of("RunInstances")) == 1
+    mini.destroy()
+    assert leftovers() == []
+
+
+def test_foreign_machines_that_look_alike_are_never_touched(mini, aws_rig):
+    mini.up(program())
+    ours = mini.outputs("gpu")["instanceId"]
+    shown = aws_rig.cloud.get_instance(aws_rig.here, ours)
+    look_alike = {key: value for key, value in shown.tags.items() if key != "gpuprov:stack-id"}
+    foreign = aws_rig.cloud.create_instance(aws_rig.request("foreign", name=shown.name, tags=look_alike))
+    mini.destroy()
+    assert [one.id for one in living()] == [foreign.id]
