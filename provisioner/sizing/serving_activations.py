@@ -32,7 +32,6 @@ class Batch:
     cached_tokens: int
 
 
-@lru_cache(maxsize=4096)
 def layer_working_elements(layer: Layer, hidden: int, tensor: int) -> int:
     """Elements per token alive at the peak of one layer of a forward pass without gradients.
 
@@ -48,8 +47,12 @@ def layer_working_elements(layer: Layer, hidden: int, tensor: int) -> int:
 
 def forward_bytes(shape: ModelShape, tokens: int, tensor: int) -> int:
     """Working set of the widest layer for so many tokens in one pass."""
-    widest = max(layer_working_elements(kind, shape.hidden_size, tensor) for kind in shape.kinds)
-    return tokens * widest * ACTIVATION_BYTES
+    return tokens * _widest_elements(shape, tensor) * ACTIVATION_BYTES
+
+
+@lru_cache(maxsize=1024)
+def _widest_elements(shape: ModelShape, tensor: int) -> int:
+    return max(layer_working_elements(kind, shape.hidden_size, tensor) for kind in shape.kinds)
 
 
 def activation_bytes(

@@ -88,6 +88,7 @@ def matrix_rate(rates: tuple[tuple[str, float], ...], word: str, weight_bits: fl
     return known.get("fp32") or wide if weight_bits > 16 else wide
 
 
+@lru_cache(maxsize=1024)
 def main_format(model: ModelShape, word: str) -> tuple[str, float]:
     """Name and bits of the matrices that most operations go through."""
     formats = resolve_formats(model, word)
