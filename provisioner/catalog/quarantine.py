@@ -154,6 +154,10 @@ class Judge:
         # A large host makes a high price per GPU an honest one, so too high is judged by the type alone.
         if purchase_model == ON_DEMAND and of_type is not None and amount > of_type * FACTOR:
             return Verdict(None, TOO_HIGH, _median_words(of_type, "hour"))
+        # Spot is capped by on-demand; without that cap its GPU's median is the only measure.
+        is_uncapped = purchase_model != ON_DEMAND and on_demand is None
+        if is_uncapped and of_gpu is not None and per_gpu > of_gpu * FACTOR:
+            return Verdict(None, TOO_HIGH, _median_words(of_gpu, "GPU-hour"))
         return Verdict(amount)
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json", "markdown", "html")
 _FORMAT_OF_SUFFIX = {".json": "json", ".md": "markdown", ".html": "html"}
-OLD_PRICE_DAYS = 90
-"""Age from which a price is said to be old: list prices move about once a quarter, spot prices faster."""
+OLD_PRICE_DAYS = 30
+"""Age from which a price is said to be old: list prices move about once a quarter, spot prices within days."""
 
 
 @click.command("plan")
@@ -37,7 +37,10 @@ OLD_PRICE_DAYS = 90
 @click.option("--format", "form", type=click.Choice(FORMATS), help="Default table, or what the suffix of -o says.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to a file.")
 @click.option(
-    "--catalog", "directory", type=click.Path(path_type=Path, file_okay=False), help="Directory of catalog CSV files."
+    "--catalog",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory of catalog CSV files, or bundled.",
 )
 @click.option(
     "--cloud", type=click.Choice(PROVIDERS), help="Where the plan will be carried out; aws and gcp narrow the clouds."
@@ -57,6 +60,8 @@ def command(
     for warning in loaded.warnings:
         warn(warning)
     catalog = load_catalog(directory)
+    if catalog.origin.notice:
+        warn(catalog.origin.notice)
     with located(loaded):
         plan = _plan(loaded, catalog, stack, cloud)
     _warn_of_age(plan, datetime.now(UTC).date())
@@ -91,7 +96,7 @@ def _warn_of_age(plan: Plan, today: date) -> None:
     as_of = plan.choice.price_as_of if plan.choice else None
     days = (today - date.fromisoformat(as_of)).days if as_of else 0
     if days > OLD_PRICE_DAYS:
-        warn(f"the price of the choice is of {as_of}, {days} days old; `gpuprov prices show` lists all dates")
+        warn(f"the price of the choice is of {as_of}, {days} days old; `gpuprov prices refresh` reads new ones")
 
 
 def _write(plan: Plan, form: str, output: Path | None, *, explain: bool, failure: NothingFits | None) -> None:
