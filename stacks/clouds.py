@@ -8,6 +8,7 @@ from typing import Any
 
 from provisioner.clouds.cloud import Cloud
 from provisioner.errors import UsageError
+from stacks.state import StackState
 
 PROVIDERS = ("sandbox", "aws", "gcp")
 """Where a plan can be carried out; the sandbox plays the offers of both clouds."""
@@ -39,3 +40,12 @@ def open_cloud(provider: str, home: Path, settings: Mapping[str, Any] | None = N
             remedy=f"`--cloud sandbox` plays {provider} offers without an account; `gpuprov plan` ranks them",
         )
     raise UsageError(f"there is no cloud {provider!r}", remedy=f"use one of {', '.join(PROVIDERS)}")
+
+
+def cloud_of(state: StackState | None, provider: str, home: Path) -> Cloud:
+    """The cloud of a stack, opened as its state says it was.
+
+    Raises:
+        UsageError: see ``open_cloud``.
+    """
+    return open_cloud(provider, home, state.settings if state is not None else None)

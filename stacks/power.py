@@ -10,7 +10,7 @@ from provisioner import tags
 from provisioner.clouds.cloud import Cloud, Instance, InstanceState, Placement
 from provisioner.errors import CapacityError, NotFound, TimedOut
 from provisioner.vocabulary import CapacityType
-from stacks.clouds import open_cloud
+from stacks.clouds import cloud_of
 from stacks.deploy import Session
 from stacks.outcome import Outcome
 from stacks.provider import lifetime
@@ -61,7 +61,7 @@ def stop_machine(session: Session, state: StackState, provider: str) -> Outcome:
         Rejected: its market or its disks do not allow a stop.
         TimedOut: it does not stop.
     """
-    cloud = open_cloud(provider, session.site.home)
+    cloud = cloud_of(state, provider, session.site.home)
     instance = machine_of(state, cloud)
     if instance.state is not InstanceState.STOPPED:
         cloud.stop_instance(instance.placement, instance.id)
@@ -77,7 +77,7 @@ def start_machine(session: Session, state: StackState, provider: str) -> Outcome
         CapacityError: there is no capacity now; the machine stays stopped and whole, and no other is made.
         TimedOut: it does not run.
     """
-    cloud = open_cloud(provider, session.site.home)
+    cloud = cloud_of(state, provider, session.site.home)
     instance = machine_of(state, cloud)
     if instance.state is InstanceState.RUNNING:
         return session.refresh(provider)

@@ -114,6 +114,19 @@ class StackState:
         return next((str(cloud) for cloud in clouds if cloud), None)
 
     @property
+    def settings(self) -> Mapping[str, Any] | None:
+        """The spec's ``aws`` or ``gcp`` section, by which the stack's cloud is opened; ``None`` where it has none."""
+        provider = self.provider
+        held = (self.launch, self.instance, *(operation.resource for operation in self.pending))
+        for resource in (one for one in held if one is not None and provider is not None):
+            workload = resource.inputs.get("workload")
+            stated = workload.get(provider) if isinstance(workload, Mapping) else None
+            for settings in (resource.outputs.get("cloudSettings"), stated):
+                if isinstance(settings, Mapping):
+                    return settings
+        return None
+
+    @property
     def pending_creates(self) -> tuple[ResourceState, ...]:
         """Resources whose creation was cut off: they may exist, and the state does not know."""
         return tuple(operation.resource for operation in self.pending if operation.kind == "creating")

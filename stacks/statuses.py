@@ -9,7 +9,7 @@ from typing import Any
 
 from provisioner.clouds.cloud import BillableObject
 from provisioner.errors import GpuprovError
-from stacks.clouds import open_cloud
+from stacks.clouds import cloud_of
 from stacks.documents import money, objects, outputs_document, power_of
 from stacks.inventory import Standing, describe, look
 from stacks.locks import is_held, lock_path, read_holder
@@ -115,7 +115,7 @@ def _status(site: Site, state: StackState) -> Status:
     provider = state.provider or PROVIDER_OF_NEW
     busy = _busy(lock_path(site.home, site.backend.key, state.name))
     try:
-        standing = look(open_cloud(provider, site.home), (state.stack_id,))
+        standing = look(cloud_of(state, provider, site.home), (state.stack_id,))
     except GpuprovError as error:
         return Status(state, provider, None, f"the cloud could not be asked: {error}", busy)
     return Status(state, provider, standing, None, busy)

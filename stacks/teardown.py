@@ -16,7 +16,7 @@ from provisioner.errors import CloudError, GpuprovError, Leaked
 from provisioner.units import format_gib
 from provisioner.vocabulary import CapacityType
 from stacks import pending
-from stacks.clouds import open_cloud
+from stacks.clouds import cloud_of
 from stacks.deploy import Session
 from stacks.inventory import Standing, account, ask, describe, look
 from stacks.outcome import Changes, Outcome
@@ -75,7 +75,7 @@ def end_stack(session: Session, state: StackState, provider: str, *, keep_data: 
     Raises:
         DownFailed: with what is left. Nothing that may still exist leaves the state.
     """
-    cloud = open_cloud(provider, session.site.home)
+    cloud = cloud_of(state, provider, session.site.home)
     stack_ids = (state.stack_id,)
     before = look(cloud, stack_ids)
     if pending.has_cut_machine(state):
@@ -105,7 +105,7 @@ def _destroy(session: Session, state: StackState, provider: str, *, keep_data: b
 def failed(session: Session, provider: str, error: GpuprovError, changes: Changes) -> DownFailed:
     """The failure to raise once the stack is locked: with what is left and what it costs."""
     state = session.state()
-    standing = ask(open_cloud(provider, session.site.home), state.stack_id if state is not None else None)
+    standing = ask(cloud_of(state, provider, session.site.home), state.stack_id if state is not None else None)
     failure = DownFailed(
         account(error, standing, state, session.stack), Ended(session.stack, provider, changes, standing=standing)
     )

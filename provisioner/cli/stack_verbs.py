@@ -11,7 +11,7 @@ import click
 from provisioner.cli import stack_options as options
 from provisioner.errors import GpuprovError
 from stacks import power
-from stacks.clouds import open_cloud
+from stacks.clouds import cloud_of
 from stacks.deploy import Session
 from stacks.documents import power_of, refresh_document
 from stacks.inventory import account, ask
@@ -66,5 +66,5 @@ def run_verb(verb: str, stack: str, backend: str | None, lock_wait: timedelta, f
 
 def _accounted(error: GpuprovError, site: Site, name: str, provider: str) -> GpuprovError:
     state = site.read(name)
-    standing = ask(open_cloud(provider, site.home), state.stack_id if state is not None else None)
+    standing = ask(cloud_of(state, provider, site.home), state.stack_id if state is not None else None)
     return account(error, standing, state, name)

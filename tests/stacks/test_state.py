@@ -7,7 +7,7 @@ import json
 import pytest
 
 from provisioner.errors import CloudError
-from stacks.state import list_file_stacks, parse_deployment, read_file_state, stack_file
+from stacks.state import GPU_INSTANCE, LAUNCH, list_file_stacks, parse_deployment, read_file_state, stack_file
 
 URN = "urn:pulumi:demo::gpuprov::"
 DEPLOYMENT = {
@@ -126,3 +126,29 @@ def test_a_broken_file_is_an_error_and_no_empty_stack(tmp_path, text):
     path.write_text(text)
     with pytest.raises(CloudError, match="is no state of a stack"):
         read_file_state(tmp_path, "demo")
+
+
+def test_settings_of_the_cloud_come_from_the_launch_else_from_the_spec():
+    def state(launch, workload):
+        return parse_deployment(
+            "demo",
+            {
+                "resources": [
+                    {
+                        "urn": "urn:pulumi:demo::gpuprov::gpuprov:index:Launch::launch",
+                        "type": LAUNCH,
+                        "outputs": launch,
+                    },
+                    {
+                        "urn": "urn:pulumi:demo::gpuprov::gpuprov:index:GpuInstance::instance",
+                        "type": GPU_INSTANCE,
+                        "inputs": {"workload": workload},
+                        "outputs": {"provider": "aws"},
+                    },
+                ]
+            },
+        )
+
+    assert state({"cloudSettings": {"profile": "team"}}, {}).settings == {"profile": "team"}
+    assert state({}, {"aws": {"profile": "spec"}, "gcp": {"project": "p"}}).settings == {"profile": "spec"}
+    assert state({}, {"name": "demo"}).settings is None
