@@ -67,7 +67,8 @@ class Decision:
 class Applied:
     """What ``up`` did, or got to before it failed."""
 
-    stack: str
+    stack: str | None
+    """``None`` where it failed before a name was known."""
     decision: Decision | None = None
     changes: Changes = field(default_factory=Changes)
     attempts: tuple[Attempt, ...] = ()
@@ -104,7 +105,7 @@ def decide(order: Order, site: Site) -> Decision:
     verdict = judge_plan(order.workload, plan, order.catalog, spec=order.spec)
     if refusal := verdict.error():
         raise refusal
-    return Decision(plan, inputs_of_plan(plan, order.workload, wait=order.wait), provider, verdict, state)
+    return Decision(plan, inputs_of_plan(plan, order.workload, state=state, wait=order.wait), provider, verdict, state)
 
 
 class NoPlan(NothingFits):
@@ -123,7 +124,7 @@ def preview(session: Session, decision: Decision) -> Outcome:
         ApplyFailed: the engine, the plugin or the policy pack says no; with what exists.
     """
     session.ensure(decision.provider)
-    outcome = session.preview(decision.inputs, decision.provider)
+    outcome = session.preview(decision.inputs, decision.provider, refresh=decision.basis is not None)
     if outcome.failure is not None:
         raise failed(session, decision, outcome.failure, Outcome(attempts=outcome.attempts, warnings=outcome.warnings))
     return outcome
@@ -151,7 +152,7 @@ def update(session: Session, decision: Decision, seen: Outcome) -> Applied:
     """
     state = session.state()
     if is_settled(seen, state):
-        standing = ask(open_cloud(decision.provider, session.site.home), state.stack_id if state else None)
+        standing = ask(_cloud(session, decision), state.stack_id if state else None)
         return Applied(session.stack, decision, seen.changes, (), state, standing, seen.warnings)
     outcome = session.update(decision.inputs, decision.provider)
     if outcome.failure is not None:
@@ -159,7 +160,7 @@ def update(session: Session, decision: Decision, seen: Outcome) -> Applied:
     state = session.state()
     if state is not None and state.pending_creates:
         state = pending.settle(session, decision.provider)
-    standing = _look_until_shown(open_cloud(decision.provider, session.site.home), state)
+    standing = _look_until_shown(_cloud(session, decision), state)
     return Applied(
         session.stack, decision, outcome.changes, _attempts(outcome, state), state, standing, outcome.warnings
     )
@@ -170,7 +171,7 @@ def failed(session: Session, decision: Decision, error: GpuprovError, outcome: O
     discard_new(session, decision)
     state = session.state()
     before = decision.basis.stack_id if decision.basis is not None else None
-    standing = ask(open_cloud(decision.provider, session.site.home), before, state.stack_id if state else None)
+    standing = ask(_cloud(session, decision), before, state.stack_id if state else None)
     done = outcome or Outcome()
     applied = Applied(session.stack, decision, done.changes, _attempts(done, state), state, standing, done.warnings)
     failure = ApplyFailed(account(error, standing, state, session.stack), applied)
@@ -235,6 +236,11 @@ def _attempts(outcome: Outcome, state: StackState | None) -> tuple[Attempt, ...]
     made = any(step.name == INSTANCE_NAME and step.kind in ("create", "replace") for step in outcome.steps)
     entries = state.outputs.get("attempts") or () if made and state is not None else ()
     return tuple(Attempt.from_document(entry) for entry in entries)
+
+
+def _cloud(session: Session, decision: Decision) -> Cloud:
+    """The cloud that the plan is carried out on, opened with the spec's own settings for it."""
+    return open_cloud(decision.provider, session.site.home, decision.inputs.workload.get(decision.provider))
 
 
 def _look_until_shown(cloud: Cloud, state: StackState | None) -> Standing | None:

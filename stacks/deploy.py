@@ -111,12 +111,19 @@ class Session:
         except CommandError as error:
             raise self._translate(error) from None
 
-    def preview(self, inputs: ProgramInputs, provider: str) -> Outcome:
-        """What an update would do, after a look at the cloud; changes nothing."""
+    def preview(self, inputs: ProgramInputs, provider: str, *, refresh: bool = True) -> Outcome:
+        """What an update would do, after a look at the cloud; changes nothing.
+
+        Args:
+            inputs: what the program states.
+            provider: where it is.
+            refresh: look at the cloud first; a new stack has nothing to look at.
+        """
+        program = make_program(inputs)
         return self._run(
             provider,
             lambda stack, log: stack.preview(
-                program=make_program(inputs), refresh=True, policy_packs=_packs(), on_event=log.on_event, color="never"
+                program=program, refresh=refresh, policy_packs=_packs(), on_event=log.on_event, color="never"
             ),
         )
 

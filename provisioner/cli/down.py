@@ -18,7 +18,6 @@ from provisioner.cli import stack_options as options
 @options.format_option
 def command(stack: str, *, yes: bool, keep_data: bool, backend: str | None, lock_wait: timedelta, form: str) -> None:
     """End everything of STACK, data disks too: each is named with its size before."""
-    options.require_consent(yes=yes)
     options.cancel_on_signals()
     from provisioner.cli import stack_ends
 

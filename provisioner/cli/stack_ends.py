@@ -10,7 +10,7 @@ import click
 from provisioner.cli import stack_options as options
 from provisioner.cli.settings import say
 from provisioner.errors import GpuprovError
-from stacks.clouds import open_cloud
+from stacks.clouds import cloud_of
 from stacks.deploy import Session
 from stacks.documents import down_document
 from stacks.inventory import describe, look
@@ -36,18 +36,19 @@ def run_down(stack: str, backend: str | None, lock_wait: timedelta, form: str, *
         UsageError: there is no such stack.
         GpuprovError: something could not be ended; it is named.
     """
-    site = options.open_site(backend)
-    name = options.checked_name(stack)
-    provider = site.existing(name).provider or DEFAULT_PROVIDER
-    watch, _ = options.screen()
-    begun = Ended(name, provider)
+    provider = DEFAULT_PROVIDER
     try:
+        options.require_consent(yes=consent.yes)
+        site = options.open_site(backend)
+        name = options.checked_name(stack)
+        provider = site.existing(name).provider or DEFAULT_PROVIDER
+        watch, _ = options.screen()
         with Session(site, name, "down", watch, lock_wait) as session:
             ended = _end(session, provider, consent)
     except DownFailed as failure:
         raise options.documented(failure.error, down_document(failure.ended), form) from failure
     except GpuprovError as error:
-        raise options.documented(error, down_document(begun), form) from error
+        raise options.documented(error, down_document(Ended(stack, provider)), form) from error
     if form == "json":
         options.emit(down_document(ended))
     else:
@@ -66,7 +67,7 @@ def _end(session: Session, provider: str, consent: Consent) -> Ended:
 
 def _ask(session: Session, state: StackState, provider: str, consent: Consent) -> None:
     """Name everything that ends, data disks with their size, before the question."""
-    standing = look(open_cloud(provider, session.site.home), (state.stack_id,))
+    standing = look(cloud_of(state, provider, session.site.home), (state.stack_id,))
     disks = data_disks(standing)
     for entry in standing.billing:
         if entry not in disks and entry.kind == "instance":

@@ -98,14 +98,14 @@ def screen() -> tuple[Watch, Progress]:
 
 
 def cancel_on_signals() -> None:
-    """Let SIGTERM and SIGHUP end the running command as cancelled, from here to its end (SIGINT does by itself)."""
+    """Let a signal end the running command as cancelled, from here to its end, with a message and a document of its own."""
 
     def cancel(number: int, _frame: object) -> None:
         raise Cancelled(f"interrupted by {signal.Signals(number).name}; nothing was changed")
 
     if threading.current_thread() is threading.main_thread():
         context = click.get_current_context()
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             context.call_on_close(partial(signal.signal, number, signal.signal(number, cancel)))
 
 

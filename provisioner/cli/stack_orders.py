@@ -77,14 +77,15 @@ def order_for(
 
 
 def _read_plan(path: Path) -> Plan:
+    remedy = "save one: gpuprov plan SPEC --format json -o PLAN.json"
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"{path} is no JSON ({error})", remedy="save one: gpuprov plan SPEC --format json -o PLAN.json"
-        ) from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", remedy=remedy) from None
+    except ValueError as error:
+        raise UsageError(f"{path} is no JSON ({error})", remedy=remedy) from None
     if not isinstance(document, Mapping):
-        raise UsageError(f"{path} holds no plan", remedy="save one: gpuprov plan SPEC --format json -o PLAN.json")
+        raise UsageError(f"{path} holds no plan", remedy=remedy)
     return plan_from_document(document)
 
 

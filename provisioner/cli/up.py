@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from provisioner.cli import stack_options as options
 from provisioner.errors import GpuprovError
-
-if TYPE_CHECKING:
-    from provisioner.workload.load import Loaded
-    from stacks.apply import Order
 
 
 @click.command("up")
@@ -49,30 +44,26 @@ def command(
     form: str,
 ) -> None:
     """Create or update the stack of SPEC: plan, policy gate, preview, and then the machine."""
-    options.require_consent(yes=yes)
     options.cancel_on_signals()
-    from provisioner.cli import stack_orders as orders
-
-    loaded = orders.load_spec(spec)
-    order = orders.order_for(loaded, cloud=cloud, stack=stack, replan=replan, saved=saved, catalog=catalog, wait=wait)
-    _carry_out(order, loaded, backend=backend, yes=yes, lock_wait=lock_wait, form=form)
-
-
-def _carry_out(
-    order: Order, loaded: Loaded, *, backend: str | None, yes: bool, lock_wait: timedelta, form: str
-) -> None:
     from provisioner.cli import stack_orders as orders
     from stacks.apply import Applied, ApplyFailed, machine_price
     from stacks.documents import up_document
 
-    reached = Applied(order.stack)
+    named = stack
     try:
+        options.require_consent(yes=yes)
+        loaded = orders.load_spec(spec)
+        named = named or loaded.workload.name
+        order = orders.order_for(
+            loaded, cloud=cloud, stack=named, replan=replan, saved=saved, catalog=catalog, wait=wait
+        )
         applied = orders.apply_order(order, loaded, backend, yes=yes, lock_wait=lock_wait)
     except ApplyFailed as failed:
         document = up_document(failed.applied, machine_price(failed.applied))
         raise options.documented(failed.error, document, form) from failed
     except GpuprovError as error:
-        raise options.documented(error, orders.failure_document(error, up_document(reached)), form) from error
+        empty = orders.failure_document(error, up_document(Applied(named)))
+        raise options.documented(error, empty, form) from error
     if form == "json":
         options.emit(up_document(applied, machine_price(applied)))
     else:

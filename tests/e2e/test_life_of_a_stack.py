@@ -69,7 +69,8 @@ def test_a_stack_lives_and_ends(bench):
     assert bench.most_machines_at_once() == 1
     gone = bench.down()
     assert gone.code == 2
-    assert gone.document["error"]["code"] == 2 if "error" in gone.document else gone.document["code"] == 2
+    assert gone.document["schema"] == "gpuprov.down/1"
+    assert gone.document["error"]["code"] == 2
 
 
 def test_stop_start_and_drift(make_bench):

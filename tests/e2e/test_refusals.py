@@ -70,11 +70,23 @@ def test_a_plan_of_another_spec_is_two(bench, make_bench, tmp_path):
     nothing_was_made(other)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", "no json"])
-def test_a_file_that_is_no_plan_is_two(bench, tmp_path, content):
+def test_every_refusal_before_the_start_is_a_document_of_its_own(bench, tmp_path):
     path = tmp_path / "plan.json"
-    path.write_text(content)
-    assert bench.up("--plan", str(path)).code == 2
+    for content in ("", "[]", "{}", "no json"):
+        path.write_text(content)
+        answer = bench.up("--plan", str(path))
+        assert answer.code == 2
+        assert answer.document["schema"] == "gpuprov.up/1"
+        assert answer.document["error"]["code"] == 2
+    assert bench.up("--plan", str(tmp_path / "none.json")).document["error"]["kind"] == "usage"
+    for name in ("Demo", "-demo", "a_b", "x" * 42):
+        assert bench.up(f"--stack={name}").document["error"]["code"] == 2
+    bench.spec.write_text("version: 1\nname: demo\ntask: serv\n")
+    wrong = bench.up()
+    assert wrong.code == 2
+    assert wrong.document["error"]["where"].endswith("workload.yaml:3:7")
+    assert wrong.document["stack"] is None
+    nothing_was_made(bench)
 
 
 def test_clouds_of_a_later_step_are_refused(bench):
@@ -83,16 +95,11 @@ def test_clouds_of_a_later_step_are_refused(bench):
     assert "later step" in answer.err
 
 
-@pytest.mark.parametrize("name", ["Demo", "-demo", "a_b", "x" * 42])
-def test_a_bad_name_is_two(bench, name):
-    assert bench.up(f"--stack={name}").code == 2
-
-
-@pytest.mark.parametrize("verb", ["stop", "start", "refresh", "unlock"])
-def test_an_unknown_stack_is_two(bench, verb):
-    answer = bench.run(verb, "demmo")
-    assert answer.code == 2
-    assert "there is no stack 'demmo'" in answer.err
+def test_an_unknown_stack_is_two(bench):
+    for verb in ("stop", "start", "refresh", "unlock", "status"):
+        answer = bench.run(verb, "demmo")
+        assert answer.code == 2
+        assert "there is no stack 'demmo'" in answer.err
 
 
 @pytest.mark.slow
