@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from operator import itemgetter
 from pathlib import Path
 
@@ -102,20 +102,23 @@ class CatalogFiles:
                 "not UTF-8 text", where=Position(str(self.path(name)), line), remedy="save the file as UTF-8"
             ) from None
 
-    def rows(self, name: str, *columns: str, clouds: Container[str] | None = None) -> list[tuple[str, ...]]:
+    def rows(self, name: str, *columns: str, clouds: Collection[str] | None = None) -> list[tuple[str, ...]]:
         """Cells of the named columns (two or more) of each row, in file order; no rows where the file does not exist.
 
         ``clouds`` keeps only rows whose ``cloud`` cell is among them.
         """
         if name not in self._contents:
             return []
-        reader = csv.reader(io.StringIO(self.text(name), newline=""))
-        header = next(reader)
+        text = self.text(name)
+        header = next(csv.reader(io.StringIO(text, newline="")))
         pick = itemgetter(*(header.index(column) for column in columns))
-        if clouds is not None:
-            cloud = header.index("cloud")
-            return [pick(row) for row in reader if row and row[cloud] in clouds]
-        return [pick(row) for row in reader if row]
+        if clouds is None:
+            return [pick(row) for row in _cells(text)]
+        if header[0] == "cloud":
+            starts = tuple(start for cloud in clouds for start in (f"{cloud},", f'"{cloud}",'))
+            return [pick(row) for row in _cells(text, starts)]
+        cloud = header.index("cloud")
+        return [pick(row) for row in _cells(text) if row[cloud] in clouds]
 
     def header(self, name: str) -> list[str]:
         """Names of the columns of a file, in its order."""
@@ -128,6 +131,24 @@ class CatalogFiles:
         reader = csv.reader(io.StringIO(self.text(name), newline=""))
         header = next(reader)
         return [dict(zip(header, row, strict=True)) for row in reader if row]
+
+
+def _cells(text: str, starts: tuple[str, ...] = ()) -> list[list[str]]:
+    """Cells of each row but the first; with ``starts``, of the rows whose text starts like one of them.
+
+    Tables of thousands of rows are read for each plan: lines without quotes, which nearly all are, need no CSV reader.
+    """
+    if "\r" in text or _has_long_cells(text):
+        rows = csv.reader(io.StringIO(text, newline=""))
+        next(rows)
+        return [row for row in rows if row and (not starts or f"{row[0]},".startswith(starts))]
+    lines = [line for line in text.split("\n")[1:] if line and (not starts or line.startswith(starts))]
+    return [next(csv.reader([line])) if '"' in line else line.split(",") for line in lines]
+
+
+def _has_long_cells(text: str) -> bool:
+    """Whether a quoted cell may go over several lines."""
+    return '"' in text and any(line.count('"') % 2 for line in text.split("\n") if '"' in line)
 
 
 def digest_of(contents: Mapping[str, bytes]) -> str:

@@ -24,7 +24,7 @@ _GROUP_MIN = 3
 
 PriceKey = tuple[str, str, Place]
 """Instance type, region, place."""
-_Found = tuple[float, PriceKey]
+_Found = tuple[float, str, str, Place]
 """USD per GPU-hour and where it was found; a float will do, since the judgement is by factors."""
 
 
@@ -40,7 +40,7 @@ def price_outliers(
             continue
         gpus = instance.gpu_count * instance.gpu_fraction
         for place, price in places.items():
-            found = (float(price.amount_usd) / gpus, (name, region, place))
+            found = (float(price.amount_usd) / gpus, name, region, place)
             per_gpu.setdefault((instance.gpu_model, place[1]), []).append(found)
             if place[1] is CapacityType.ON_DEMAND:
                 per_type.setdefault(name, []).append(found)
@@ -48,11 +48,12 @@ def price_outliers(
     for found_prices in per_gpu.values():
         if len(found_prices) >= _GROUP_MIN:
             floor = _median_low(found_prices) / FACTOR
-            out.update(key for value, key in found_prices if value < floor and not _is_honest_spot(key, prices))
+            low = [found[1:] for found in found_prices if found[0] < floor]
+            out.update(key for key in low if not _is_honest_spot(key, prices))
     for found_prices in per_type.values():
-        ceiling = FACTOR * _median_low(found_prices)
         if len(found_prices) >= _GROUP_MIN:
-            out.update(key for value, key in found_prices if value > ceiling)
+            ceiling = FACTOR * _median_low(found_prices)
+            out.update(found[1:] for found in found_prices if found[0] > ceiling)
     return frozenset(out)
 
 
@@ -67,4 +68,4 @@ def _is_honest_spot(key: PriceKey, prices: PriceView) -> bool:
 
 def _median_low(found: list[_Found]) -> float:
     """The middle price, the lower of two."""
-    return sorted(value for value, _ in found)[(len(found) - 1) // 2]
+    return sorted([each[0] for each in found])[(len(found) - 1) // 2]

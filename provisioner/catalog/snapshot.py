@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from provisioner.catalog.attachments import attached_market, read_attached_types
 from provisioner.catalog.cache import Manifest, base_digest, read_snapshot, supply_path
@@ -21,7 +20,6 @@ from provisioner.catalog.exclusions import type_codes
 from provisioner.catalog.files import CatalogFiles, bundled_files, directory_files
 from provisioner.catalog.gpus import Gpu, read_gpus
 from provisioner.catalog.instance_prices import (
-    ANY,
     CLOUDS,
     PRICE_DATE,
     PriceIndex,
@@ -33,7 +31,7 @@ from provisioner.catalog.instance_prices import (
 from provisioner.catalog.instances import InstanceType, read_instances
 from provisioner.catalog.interruption import Band, read_interruption_bands
 from provisioner.catalog.names import GpuNames
-from provisioner.catalog.offers import ExcludedOffer, Market, Offer, ZoneIndex, build_market, read_zones
+from provisioner.catalog.offers import ExcludedOffer, Lot, Market, Offer, TypeMarket, ZoneIndex, read_zones
 from provisioner.catalog.prices import Price, ServicePrices, Tiers
 from provisioner.errors import UsageError
 from provisioner.vocabulary import CapacityType
@@ -54,8 +52,7 @@ BUNDLED_NAME = "bundled"
 """``--catalog bundled`` or ``GPUPROV_CATALOG=bundled``: the files that ship with gpuprov, whatever was refreshed on this host."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a catalog was read from. ``manifest`` is that of a refreshed one; ``notice`` is for people."""
 
     kind: str
@@ -159,11 +156,11 @@ class Catalog:
 
         An offer whose price is unknown has the price ``None``. Commitments are not offers.
         """
-        return tuple(offer for cloud in _chosen(clouds) for offer in self._market(cloud).offers)
+        return tuple(offer for cloud in _chosen(clouds) for offer in self._market(cloud).offers())
 
     def excluded_offers(self, clouds: Iterable[str] | None = None) -> tuple[ExcludedOffer, ...]:
         """What is listed or priced but must not be bought by, each with its codes (see ``explain_code``)."""
-        return tuple(excluded for cloud in _chosen(clouds) for excluded in self._market(cloud).excluded)
+        return tuple(excluded for cloud in _chosen(clouds) for excluded in self._market(cloud).excluded())
 
     def instance_prices(self, cloud: str) -> PriceView:
         """All prices per instance-hour of a cloud by (instance type, region), those of excluded offers too."""
@@ -173,15 +170,17 @@ class Catalog:
         """Regions of a cloud that a listing or a price names, sorted; none of a cloud without offers."""
         if cloud not in CLOUDS:
             return ()
-        market = self._market(cloud)
-        named = {offer.region for offer in market.offers} | {one.offer.region for one in market.excluded}
-        return tuple(sorted(named - {ANY}))
+        return tuple(sorted(self._market(cloud).regions))
 
     def regions_offering(self, cloud: str, instance_type: str) -> tuple[str, ...]:
         """Regions where an instance type can be bought in some way, sorted."""
         if cloud not in CLOUDS:
             return ()
-        return tuple(sorted({o.region for o in self._market(cloud).offers if o.instance.name == instance_type}))
+        return tuple(dict.fromkeys(lot.region for lot in self.type_market(cloud, instance_type).lots))
+
+    def type_market(self, cloud: str, instance_type: str) -> TypeMarket:
+        """How one instance type is sold, zones at the same terms together; empty of a cloud without offers."""
+        return self._market(cloud).of(instance_type) if cloud in CLOUDS else TypeMarket()
 
     def type_codes(self, cloud: str, instance_type: str) -> tuple[str, ...]:
         """Why an instance type makes no offer anywhere; empty where nothing speaks against it.
@@ -199,7 +198,7 @@ class Catalog:
         if cloud not in self._markets:
             prices, zones = self._prices[cloud], self._zones.get(cloud, {})
             attached = attached_market(self._files, cloud, self._attached_types, prices)
-            self._markets[cloud] = build_market(
+            self._markets[cloud] = Market(
                 cloud, self.instances, {**zones, **attached.zones}, {**prices, **attached.prices}
             )
         return self._markets[cloud]
@@ -265,19 +264,34 @@ class Catalog:
 
     # Supply, quotas, billing, images
 
-    def supply_of(self, offer: Offer) -> Supply:
+    def supply_of(self, offer: Offer | Lot, zone: str | None = None) -> Supply:
         """Whether a launch is ``likely`` to succeed, ``scarce`` or ``unknown``, why, and when that was seen.
 
-        Launches and placement scores say it; without any, an AWS spot price at the on-demand price does: the market is out of
-        spare machines.
+        A quota of the account that holds no such machine makes it scarce. Else launches and placement scores say it; without
+        any, an AWS spot price at the on-demand price does: the market is out of spare machines. ``zone`` is one of those of
+        a lot.
         """
-        from provisioner.catalog.supply import SCARCE, UNKNOWN, Supply
+        from provisioner.catalog.supply import NOTHING_KNOWN, SCARCE, Supply
 
+        if self._account_quotas and (short := self._short_quota(offer)):
+            return short
         name, capacity = offer.instance.name, str(offer.capacity_type)
-        found = self._supply.of(offer.cloud, offer.region, offer.zone, name, capacity)
-        if found.likelihood == UNKNOWN and found.as_of is None and NO_SPARE in offer.suspect and offer.cloud == "aws":
+        own = offer.zone if isinstance(offer, Offer) else None
+        found = self._supply.of(offer.cloud, offer.region, zone or own, name, capacity)
+        if found is NOTHING_KNOWN and NO_SPARE in offer.suspect and offer.cloud == "aws":
             return Supply(SCARCE, offer.price_as_of, "spot costs as much as on-demand")
         return found
+
+    def _short_quota(self, offer: Offer | Lot) -> Supply | None:
+        """What an account's quota says where it is smaller than one machine's need."""
+        from provisioner.catalog.supply import SCARCE, Supply
+
+        need = self.quota_need(offer.instance, offer.capacity_type)
+        limit = self.account_quota(offer.cloud, offer.region, need.quota.code) if need else None
+        if need is None or limit is None or need.units <= limit.limit:
+            return None
+        words = f"the account's quota {need.quota.code} is {limit.limit:g} {need.quota.unit}, a machine needs {need.units:g}"
+        return Supply(SCARCE, limit.as_of, words)
 
     @cached_property
     def _supply(self) -> SupplyIndex:

@@ -13,7 +13,8 @@ from provisioner.planner.notes import plan_warnings
 from provisioner.planner.plan import Alternative, Plan, PlannedOffer
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request, request_for
-from provisioner.planner.search import Market, Outcome, open_market, search
+from provisioner.planner.search import Market, Outcome, search
+from provisioner.planner.supply import SCARCE, likeliest_zones_first, supply_reason, supply_warnings
 from provisioner.sizing.throughput import Throughput
 from provisioner.vocabulary import CapacityType
 from provisioner.workload.spec import Workload
@@ -37,7 +38,7 @@ def make_plan(workload: Workload, catalog: Catalog, *, provider: str | None = No
         KeyedSpecError: the spec names a model, region, instance type or GPU that is not known, or leaves no cloud.
     """
     request = request_for(workload, catalog, provider)
-    market = open_market(catalog)
+    market = Market(catalog)
     outcome = search(request, market)
     if not outcome.candidates:
         return _refusal(request, market, outcome)
@@ -45,23 +46,27 @@ def make_plan(workload: Workload, catalog: Catalog, *, provider: str | None = No
 
 
 def _plan(request: Request, market: Market, outcome: Outcome) -> Plan:
-    best = outcome.candidates[0]
+    catalog = market.catalog
+    best = likeliest_zones_first(catalog, outcome.candidates[0])
+    failover = _failover(catalog, (best, *outcome.candidates[1:]))
     arrangement = best.arrangement
     footprint = arrangement.footprint
     accelerator_bytes = arrangement.accelerator.memory_usable_bytes
     return replace(
         _frame(request, market, outcome),
         verdict=str(outcome.fit),
-        choice=replace(_planned(best), reasons=reasons(request, outcome, best)),
+        choice=replace(
+            _planned(catalog, best), reasons=(*reasons(request, outcome, best), *supply_reason(catalog, best))
+        ),
         footprint=footprint,
         throughput=_rounded(arrangement.throughput),
         cost=best.bill.cost,
         storage=outcome.tariff.account(arrangement).items(best.offer.region),
         launch_argv=launch_argv(request, arrangement.layout, footprint.usable_bytes / accelerator_bytes),
         launch_env=launch_env(request, arrangement.layout),
-        failover=_failover(outcome.candidates),
-        alternatives=_alternatives(outcome.candidates),
-        warnings=plan_warnings(request, market, best, outcome.fit),
+        failover=failover,
+        alternatives=_alternatives(catalog, outcome.candidates),
+        warnings=(*plan_warnings(request, market, best, outcome.fit), *supply_warnings(failover)),
     )
 
 
@@ -88,17 +93,19 @@ def _frame(request: Request, market: Market, outcome: Outcome) -> Plan:
         footprint=None,
         throughput=None,
         cost=None,
-        rejections=outcome.ledger.rejections(market.offers),
+        rejections=outcome.ledger.rejections(market.catalog.regions_offering),
     )
 
 
-def _planned(candidate: Candidate, zone: str | None = None) -> PlannedOffer:
+def _planned(catalog: Catalog, candidate: Candidate, zone: str | None = None) -> PlannedOffer:
     arrangement, offer = candidate.arrangement, candidate.offer
     instance = arrangement.instance
+    zone = zone if zone is not None else candidate.offer.zones[0]
+    supply = catalog.supply_of(offer, zone)
     return PlannedOffer(
         cloud=offer.cloud,
         region=offer.region,
-        zone=zone if zone is not None else candidate.zones[0],
+        zone=zone,
         instance_type=instance.name,
         instances=arrangement.instances,
         gpu=arrangement.gpu.gpu_class,
@@ -108,10 +115,12 @@ def _planned(candidate: Candidate, zone: str | None = None) -> PlannedOffer:
         price_as_of=offer.price_as_of,
         interconnect=str(arrangement.interconnect),
         layout=arrangement.layout,
+        supply=supply.likelihood,
+        supply_as_of=supply.as_of,
     )
 
 
-def _failover(candidates: Sequence[Candidate]) -> tuple[PlannedOffer, ...]:
+def _failover(catalog: Catalog, candidates: Sequence[Candidate]) -> tuple[PlannedOffer, ...]:
     """Offers in the order they are tried, the choice first: same layout, so that the same command runs wherever it lands.
 
     No instance type takes more than its share while others are left, and a spot choice ends in the best on-demand offers.
@@ -119,37 +128,44 @@ def _failover(candidates: Sequence[Candidate]) -> tuple[PlannedOffer, ...]:
     wanted = candidates[0].arrangement
     alike = [candidate for candidate in candidates if _same_launch(candidate.arrangement, wanted)]
     if candidates[0].offer.capacity_type is not CapacityType.SPOT:
-        return tuple(_in_turn(alike, FAILOVER_MAX))
+        return tuple(_in_turn(catalog, alike, FAILOVER_MAX))
     steady = [candidate for candidate in alike if candidate.offer.capacity_type is not CapacityType.SPOT]
-    last = _in_turn(steady, FAILOVER_ON_DEMAND)
+    last = _in_turn(catalog, steady, FAILOVER_ON_DEMAND)
     spot = [candidate for candidate in alike if candidate.offer.capacity_type is CapacityType.SPOT]
-    return (*_in_turn(spot, FAILOVER_MAX - len(last)), *last)
+    return (*_in_turn(catalog, spot, FAILOVER_MAX - len(last)), *last)
 
 
-def _in_turn(candidates: Sequence[Candidate], limit: int) -> list[PlannedOffer]:
-    """Offers of candidates, zone by zone: up to a share per instance type first, then what is left over."""
-    offers = [_planned(candidate, zone) for candidate in candidates for zone in candidate.zones]
+def _in_turn(catalog: Catalog, candidates: Sequence[Candidate], limit: int) -> list[PlannedOffer]:
+    """Offers of candidates, zone by zone, scarce ones last: up to a share per instance type first, then what is left over."""
     first: list[PlannedOffer] = []
     later: list[PlannedOffer] = []
+    scarce: list[PlannedOffer] = []
     per_type: dict[str, int] = {}
-    for offer in offers:
-        per_type[offer.instance_type] = per_type.get(offer.instance_type, 0) + 1
-        (first if per_type[offer.instance_type] <= FAILOVER_PER_TYPE_MAX else later).append(offer)
-    return [*first, *later][:limit]
+    for candidate in candidates:
+        if len(first) >= limit:
+            break
+        for zone in likeliest_zones_first(catalog, candidate).offer.zones:
+            offer = _planned(catalog, candidate, zone)
+            count = per_type[offer.instance_type] = per_type.get(offer.instance_type, 0) + 1
+            if offer.supply == SCARCE and first:
+                scarce.append(offer)
+            else:
+                (first if count <= FAILOVER_PER_TYPE_MAX else later).append(offer)
+    return [*first, *later, *scarce][:limit]
 
 
 def _same_launch(one: Arrangement, other: Arrangement) -> bool:
     return one.layout == other.layout and one.instances == other.instances
 
 
-def _alternatives(candidates: Sequence[Candidate]) -> tuple[Alternative, ...]:
+def _alternatives(catalog: Catalog, candidates: Sequence[Candidate]) -> tuple[Alternative, ...]:
     """The best offer of each other instance type, in the order of the ranking."""
     best: dict[tuple[str, str], Candidate] = {}
     for candidate in candidates:
         best.setdefault((candidate.offer.cloud, candidate.offer.instance.name), candidate)
     others: Iterable[Candidate] = list(best.values())[1 : ALTERNATIVES_MAX + 1]
     return tuple(
-        Alternative(_planned(each), replace(each.arrangement.footprint, assumptions=()), each.bill.cost)
+        Alternative(_planned(catalog, each), replace(each.arrangement.footprint, assumptions=()), each.bill.cost)
         for each in others
     )
 

@@ -38,6 +38,8 @@ MONEY_FIELDS = (
 """Money of the contracted ``cost`` object, in its order."""
 OTHER_MONEY_FIELDS = ("public_ip_usd_per_month", "rework_usd_per_month")
 """Money that the total holds beside the contracted terms."""
+_NO_SUPPLY: Document = {"likelihood": "unknown", "as_of": None}
+"""Plans saved before supply was part of them."""
 TERM_FIELDS = (
     "weights_bytes",
     "kv_cache_bytes",
@@ -161,11 +163,13 @@ def _offer_document(offer: PlannedOffer) -> Document:
             "sharding": str(layout.sharding),
         },
         "reasons": list(offer.reasons),
+        "supply": {"likelihood": offer.supply, "as_of": offer.supply_as_of},
     }
 
 
 def _read_offer(document: Mapping[str, Any]) -> PlannedOffer:
     layout = document["layout"]
+    supply = document.get("supply") or _NO_SUPPLY
     return PlannedOffer(
         cloud=_text(document["cloud"]),
         region=_text(document["region"]),
@@ -186,6 +190,8 @@ def _read_offer(document: Mapping[str, Any]) -> PlannedOffer:
             sharding=Sharding(layout.get("sharding", Sharding.NONE)),
         ),
         reasons=tuple(_text(reason) for reason in document["reasons"]),
+        supply=_text(supply["likelihood"]),
+        supply_as_of=supply["as_of"],
     )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from provisioner.catalog.instances import InstanceType
-from provisioner.catalog.offers import Offer
+from provisioner.catalog.offers import Lot
 from provisioner.planner.filters import Refusal
 from provisioner.planner.plan import Rejection
 
@@ -17,28 +17,31 @@ class Ledger:
 
     def __init__(self) -> None:
         self._types: list[tuple[InstanceType, Refusal]] = []
-        self._offers: dict[tuple[str, str, Refusal], list[Offer]] = {}
+        self._offers: dict[tuple[str, str, Refusal], list[Lot]] = {}
         self._general: dict[tuple[str, Refusal], None] = {}
 
     def refuse_type(self, instance: InstanceType, refusal: Refusal) -> None:
         """An instance type is out wherever it is sold."""
         self._types.append((instance, refusal))
 
-    def refuse_offer(self, offer: Offer, refusal: Refusal) -> None:
+    def refuse_offer(self, offer: Lot, refusal: Refusal) -> None:
         """One offer is out."""
         self._offers.setdefault((offer.cloud, offer.instance.name, refusal), []).append(offer)
 
-    def refuse_capacity(self, offer: Offer, refusal: Refusal) -> None:
+    def refuse_capacity(self, offer: Lot, refusal: Refusal) -> None:
         """All offers of a capacity type are out, whatever the instance type."""
         self._general[str(offer.capacity_type), refusal] = None
 
-    def rejections(self, offers_by_type: Mapping[tuple[str, str], Sequence[Offer]]) -> tuple[Rejection, ...]:
-        """All records in the order of the catalog, single offers grouped by type, region and filter."""
+    def rejections(self, regions_offering: Callable[[str, str], Iterable[str]]) -> tuple[Rejection, ...]:
+        """All records in the order of the search, single offers grouped by type, region and filter.
+
+        ``regions_offering`` gives the regions that sell a type, by cloud and name.
+        """
         found = [
             _record(f"{instance.cloud}/{ANY}/{ANY}/{instance.name}/{ANY}", refusal) for instance, refusal in self._types
         ]
         for (cloud, name, refusal), offers in self._offers.items():
-            everywhere = {offer.region for offer in offers_by_type.get((cloud, name), ())}
+            everywhere = regions_offering(cloud, name)
             found += [
                 _record(f"{cloud}/{place}/{ANY}/{name}/{kind}", refusal) for place, kind in _places(offers, everywhere)
             ]
@@ -46,7 +49,7 @@ class Ledger:
         return tuple(found)
 
 
-def _places(offers: Sequence[Offer], everywhere: Iterable[str]) -> list[tuple[str, str]]:
+def _places(offers: Sequence[Lot], everywhere: Iterable[str]) -> list[tuple[str, str]]:
     """(region, capacity type) pairs that name a group of offers; ``*`` for all regions that sell the type."""
     pairs: dict[str, set[str]] = {}
     for offer in offers:

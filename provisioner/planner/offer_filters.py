@@ -6,7 +6,7 @@ import math
 from decimal import Decimal
 
 from provisioner.catalog import codes
-from provisioner.catalog.offers import ExcludedOffer, Offer
+from provisioner.catalog.offers import Lot
 from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.filters import Refusal
 from provisioner.planner.ranking import Candidate
@@ -17,7 +17,7 @@ from provisioner.units import decimal_string
 from provisioner.vocabulary import CapacityType
 
 
-def capacity(request: Request, offer: Offer) -> Refusal | None:
+def capacity(request: Request, offer: Lot) -> Refusal | None:
     """The capacity type asked for, or what ``auto`` may take for this task."""
     asked, kind = request.requirements.capacity, offer.capacity_type
     commitments = (CapacityType.RESERVED, CapacityType.CAPACITY_BLOCK, CapacityType.FLEX_START)
@@ -36,14 +36,14 @@ def capacity(request: Request, offer: Offer) -> Refusal | None:
     return None if matches else Refusal("capacity", "not the capacity type asked for", asked, str(kind))
 
 
-def excluded(catalog: Catalog, offer: ExcludedOffer) -> Refusal:
+def excluded(catalog: Catalog, offer: Lot) -> Refusal:
     """Offers that the catalog keeps aside: not sold in this way, not offered there, or at a price that is no price of theirs."""
     code = offer.codes[0]
     name = "offered" if code in (codes.NOT_OFFERED, "not_offered_2026_10") else "purchasable"
-    return Refusal(name, catalog.explain_code(code), str(offer.offer.capacity_type), code)
+    return Refusal(name, catalog.explain_code(code), str(offer.capacity_type), code)
 
 
-def price_known(offer: Offer) -> Refusal | None:
+def price_known(offer: Lot) -> Refusal | None:
     """An unknown price keeps no limit, and is chosen only where every other price is unknown too."""
     if offer.price_usd_per_hour is not None:
         return None
@@ -51,7 +51,7 @@ def price_known(offer: Offer) -> Refusal | None:
     return Refusal("price-unknown", reason, "a price", None)
 
 
-def max_price(request: Request, offer: Offer, instances: int) -> Refusal | None:
+def max_price(request: Request, offer: Lot, instances: int) -> Refusal | None:
     """``placement.max_price``: compute of the whole workload."""
     limit, price = request.requirements.max_price_usd_per_hour, offer.price_usd_per_hour
     if limit is None or price is None or price * instances <= limit:

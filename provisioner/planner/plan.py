@@ -31,6 +31,10 @@ class PlannedOffer:
     interconnect: str
     layout: Layout
     reasons: tuple[str, ...] = ()
+    supply: str = "unknown"
+    """Whether a launch is likely to succeed: ``likely``, ``scarce`` or ``unknown``, as the catalog's observations say."""
+    supply_as_of: str | None = None
+    """When that was seen."""
 
     @property
     def key(self) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from provisioner.catalog.offers import Offer
+from provisioner.catalog.offers import Lot
 from provisioner.planner.candidates import NEAR_EQUAL_RATE, Arrangement
 from provisioner.planner.economics import Bill, bill_of
 from provisioner.planner.tariff import Terms
@@ -34,11 +34,10 @@ NEAR_EQUAL_COST = 0.05
 
 @dataclass(frozen=True)
 class Candidate:
-    """An arrangement on one offer (in all ``zones`` that have it at this price), with the terms of its bill."""
+    """An arrangement on the offers of all zones that have it at one price, with the terms of its bill."""
 
     arrangement: Arrangement
-    offer: Offer
-    zones: tuple[str | None, ...]
+    offer: Lot
     terms: Terms
 
     @cached_property
@@ -115,7 +114,7 @@ def _ties(candidate: Candidate) -> tuple[object, ...]:
         offer.instance.name,
         offer.region,
         str(offer.capacity_type),
-        candidate.zones[0] or "",
+        candidate.offer.zones[0] or "",
     )
 
 

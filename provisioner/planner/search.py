@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
 from provisioner.catalog.gpus import Gpu
 from provisioner.catalog.instances import InstanceType
-from provisioner.catalog.offers import Offer
+from provisioner.catalog.offers import Lot, TypeMarket
 from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Arrangement, Sizer, best_arrangement
 from provisioner.planner.filters import Refusal, refuse_arrangement, refuse_instance
@@ -24,16 +24,28 @@ from provisioner.sizing.layouts import layout_objections
 from provisioner.units import format_gib
 from provisioner.vocabulary import CapacityType, Fit
 
-TypeKey = tuple[str, str]
-OffersByType = Mapping[TypeKey, Sequence[Offer]]
 
+class Market:
+    """What a catalog sells, by instance type, with the on-demand prices to compare spot with."""
 
-class Market(NamedTuple):
-    """Offers of a catalog in the order that a search needs: by instance type, with the on-demand price to compare spot with."""
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._on_demand: dict[tuple[str, str], dict[str, Decimal]] = {}
 
-    catalog: Catalog
-    offers: OffersByType
-    on_demand_usd: Mapping[tuple[str, str, str], Decimal]
+    def of(self, instance: InstanceType) -> TypeMarket:
+        """How an instance type is sold."""
+        return self.catalog.type_market(instance.cloud, instance.name)
+
+    def on_demand_usd(self, instance: InstanceType, region: str) -> Decimal | None:
+        """The lowest on-demand price of one instance in a region."""
+        key = (instance.cloud, instance.name)
+        if key not in self._on_demand:
+            found = self._on_demand[key] = {}
+            for lot in self.of(instance).lots:
+                price = lot.price_usd_per_hour
+                if lot.capacity_type is CapacityType.ON_DEMAND and price is not None:
+                    found[lot.region] = min(price, found.get(lot.region, price))
+        return self._on_demand[key].get(region)
 
 
 class Outcome(NamedTuple):
@@ -46,20 +58,6 @@ class Outcome(NamedTuple):
     tariff: Tariff
     holding: tuple[Arrangement, ...] = ()
     """Layouts that hold the workload, whether an offer is left for them or not."""
-
-
-def open_market(catalog: Catalog) -> Market:
-    """All offers of all clouds, indexed once per plan."""
-    by_type: dict[TypeKey, list[Offer]] = {}
-    on_demand: dict[tuple[str, str, str], Decimal] = {}
-    for offer in catalog.offers():
-        by_type.setdefault((offer.cloud, offer.instance.name), []).append(offer)
-        price = offer.price_usd_per_hour
-        if offer.capacity_type is CapacityType.ON_DEMAND and price is not None:
-            place = (offer.cloud, offer.instance.name, offer.region)
-            if place not in on_demand or price < on_demand[place]:
-                on_demand[place] = price
-    return Market(catalog, by_type, on_demand)
 
 
 def search(request: Request, market: Market, sizer: Sizer | None = None) -> Outcome:
@@ -173,38 +171,35 @@ class _Search:
         return ", ".join(f"{name} {degree}" for name, degree in asked.items() if degree != "auto") or None
 
     def _candidates(self, tariff: Tariff, arrangement: Arrangement) -> list[Candidate]:
-        """Candidates of one arrangement: its offers that pass, one per place, capacity type and price."""
-        instance = arrangement.instance
-        offers = self.market.offers.get((instance.cloud, instance.name), ())
-        wanted = self._in_regions(instance, offers)
+        """Candidates of one arrangement: its offers that pass, one per region, capacity type and price."""
         account = tariff.account(arrangement)
         found: list[Candidate] = []
-        for lot in _lots(wanted):
-            offer = lot[0]
-            if self._refuse_capacity(offer):
+        for lot in self._in_regions(arrangement.instance):
+            if self._refuse_capacity(lot):
                 continue
-            if refusal := self._refuse_price(offer, arrangement.instances):
-                self.ledger.refuse_offer(offer, refusal)
+            if refusal := self._refuse_price(lot, arrangement.instances):
+                self.ledger.refuse_offer(lot, refusal)
             else:
-                zones = tuple(sorted({each.zone for each in lot}, key=lambda zone: zone or ""))
-                candidate = Candidate(arrangement, offer, zones, account.terms(offer))
+                candidate = Candidate(arrangement, lot, account.terms(lot))
                 if refusal := refuse_bill(self.request, candidate):
-                    self.ledger.refuse_offer(offer, refusal)
+                    self.ledger.refuse_offer(lot, refusal)
                 else:
                     found.append(candidate)
         return found
 
-    def _in_regions(self, instance: InstanceType, offers: Sequence[Offer]) -> list[Offer]:
+    def _in_regions(self, instance: InstanceType) -> Sequence[Lot]:
         """Offers in the regions asked for; where none is left, the record names the regions that have the type."""
-        wanted = self.request.requirements.regions
-        inside = [offer for offer in offers if wanted is None or offer.region in wanted]
-        if not inside and wanted is not None:
-            has = sorted({offer.region for offer in offers})
+        lots, wanted = self.market.of(instance).lots, self.request.requirements.regions
+        if wanted is None:
+            return lots
+        inside = [lot for lot in lots if lot.region in wanted]
+        if not inside:
+            has = sorted({lot.region for lot in lots})
             reason = "not offered in placement.regions" if has else "not offered in any region"
             self.ledger.refuse_type(instance, Refusal("region", reason, name_some(wanted), ", ".join(has) or None))
         return inside
 
-    def _refuse_capacity(self, offer: Offer) -> bool:
+    def _refuse_capacity(self, offer: Lot) -> bool:
         """Whether offers of this capacity type are out; asked once per type, since it holds for all of them."""
         kind = offer.capacity_type
         if kind not in self._capacity:
@@ -213,38 +208,27 @@ class _Search:
                 self.ledger.refuse_capacity(offer, refusal)
         return self._capacity[kind] is not None
 
-    def _refuse_price(self, offer: Offer, instances: int) -> Refusal | None:
+    def _refuse_price(self, offer: Lot, instances: int) -> Refusal | None:
         requirements = self.request.requirements
         unjudged = offer.capacity_type is CapacityType.SPOT and requirements.capacity == "auto"
         if (requirements.has_price_limit or unjudged) and (refusal := price_known(offer)):
             return refusal
         if offer.capacity_type is CapacityType.SPOT and offer.price_usd_per_hour is not None:
-            place = (offer.cloud, offer.instance.name, offer.region)
-            if refusal := spot_is_cheaper(offer.price_usd_per_hour, self.market.on_demand_usd.get(place)):
+            on_demand = self.market.on_demand_usd(offer.instance, offer.region)
+            if refusal := spot_is_cheaper(offer.price_usd_per_hour, on_demand):
                 return refusal
         return max_price(self.request, offer, instances)
 
     def _note_excluded(self, arrangements: Iterable[Arrangement]) -> None:
         """Offers that the catalog keeps aside, for instance types that would hold the workload."""
-        holding = {(arrangement.instance.cloud, arrangement.instance.name) for arrangement in arrangements}
         regions = self.request.requirements.regions
-        for aside in self.market.catalog.excluded_offers(self.request.requirements.clouds):
-            offer = aside.offer
-            here = (offer.cloud, offer.instance.name) in holding and (regions is None or offer.region in regions)
-            if here and not self._refuse_capacity(offer):
-                self.ledger.refuse_offer(offer, excluded(self.market.catalog, aside))
+        for arrangement in arrangements:
+            for aside in self.market.of(arrangement.instance).excluded:
+                if (regions is None or aside.region in regions) and not self._refuse_capacity(aside):
+                    self.ledger.refuse_offer(aside, excluded(self.market.catalog, aside))
 
 
 def _memory_refusal(arrangement: Arrangement) -> Refusal:
     terms, usable = arrangement.footprint.per_gpu, arrangement.footprint.usable_bytes
     reason = "borderline: the high end of the prediction does not fit"
     return Refusal("memory", reason, f"{format_gib(terms.high_bytes)} per GPU", f"{format_gib(usable)} usable")
-
-
-def _lots(offers: Sequence[Offer]) -> list[list[Offer]]:
-    """Offers that differ in their zone alone."""
-    lots: dict[tuple[object, ...], list[Offer]] = {}
-    for offer in offers:
-        key = (offer.region, offer.capacity_type, offer.price_usd_per_hour, offer.price_as_of, offer.suspect)
-        lots.setdefault(key, []).append(offer)
-    return list(lots.values())

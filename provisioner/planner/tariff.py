@@ -7,12 +7,13 @@ them in ``economics``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
 from decimal import Decimal
 from typing import NamedTuple
 
 from provisioner.catalog.codes import OTHER_REGION
-from provisioner.catalog.offers import Offer
+from provisioner.catalog.instances import InstanceType
+from provisioner.catalog.offers import Lot
 from provisioner.catalog.prices import tiered_cost_usd
 from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Arrangement
@@ -34,7 +35,7 @@ class Terms(NamedTuple):
     compute: Decimal | None
     """An hour of all instances."""
     on_demand: Decimal | None
-    """The same on demand in this region, to compare spot with."""
+    """The same on demand in this region, to compare spot with; ``None`` for other capacity."""
     address: Decimal | None
     """An hour of all public addresses."""
     storage: Decimal | None
@@ -108,11 +109,11 @@ class Terms(NamedTuple):
 class Tariff:
     """Prices beside the machine's, by cloud and region, each looked up once.
 
-    ``on_demand_usd`` is the lowest on-demand price of one instance per (cloud, instance type, region).
+    ``on_demand_usd`` gives the lowest on-demand price of one instance by instance type and region.
     """
 
     def __init__(
-        self, request: Request, catalog: Catalog, on_demand_usd: Mapping[tuple[str, str, str], Decimal]
+        self, request: Request, catalog: Catalog, on_demand_usd: Callable[[InstanceType, str], Decimal | None]
     ) -> None:
         self.request = request
         self.catalog = catalog
@@ -177,7 +178,7 @@ class Account(NamedTuple):
     tokens_per_hour: float | None
     lost_hours: float
 
-    def terms(self, offer: Offer) -> Terms:
+    def terms(self, offer: Lot) -> Terms:
         """Everything a bill is made of."""
         tariff, instances, cloud, region = self.tariff, self.arrangement.instances, offer.cloud, offer.region
         workload = tariff.request.workload
@@ -185,7 +186,7 @@ class Account(NamedTuple):
         egress, egress_stood_in = tariff.egress(cloud, region)
         address, price = tariff.address(cloud), offer.price_usd_per_hour
         risk = self._risk(offer)
-        on_demand = tariff.on_demand_usd.get((cloud, offer.instance.name, region))
+        on_demand = tariff.on_demand_usd(offer.instance, region) if risk else None
         stretch = risk.stretch(instances if workload.task.is_training else 1) if risk else 1.0
         return Terms(
             compute=None if price is None else price * instances,
@@ -208,7 +209,7 @@ class Account(NamedTuple):
         """The disks with their prices in a region."""
         return priced_disks(self.tariff.catalog, self.arrangement.instance, region, self.disks)
 
-    def _risk(self, offer: Offer) -> SpotRisk | None:
+    def _risk(self, offer: Lot) -> SpotRisk | None:
         """What interruptions are expected to cost in time; ``None`` for capacity that is not taken back."""
         if offer.capacity_type is not CapacityType.SPOT:
             return None

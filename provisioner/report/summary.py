@@ -221,15 +221,22 @@ def storage_section(plan: Plan) -> Section:
 def failover_section(plan: Plan, limit: int | None) -> Section:
     """Offers in the order they are tried."""
     shown = plan.failover[:limit]
-    rows = tuple(
+    header: tuple[str, ...] = ("", "instance type", "place", "capacity", "price")
+    rows: tuple[tuple[str, ...], ...] = tuple(
         (str(number), offer.instance_type, place(offer), offer.capacity_type, f"{_usd(offer.price_usd_per_hour, 4)}/h")
         for number, offer in enumerate(shown, start=1)
     )
+    if any(offer.supply != UNKNOWN for offer in plan.failover):
+        header = (*header, "supply")
+        rows = tuple((*row, _supply(offer)) for row, offer in zip(rows, shown, strict=True))
     left = len(plan.failover) - len(shown)
     note = f"and {left} more (--explain)" if left else None
-    return Section(
-        "Tried in this order", ("", "instance type", "place", "capacity", "price"), rows, frozenset({0, 4}), note
-    )
+    return Section("Tried in this order", header, rows, frozenset({0, 4}), note)
+
+
+def _supply(offer: PlannedOffer) -> str:
+    """What is known of an offer's supply, with the day on which it was seen."""
+    return f"{offer.supply} ({offer.supply_as_of[:10]})" if offer.supply_as_of else offer.supply
 
 
 def alternatives_section(plan: Plan, limit: int | None) -> Section:

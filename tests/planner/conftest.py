@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from provisioner.catalog.offers import ExcludedOffer, Offer
+from provisioner.catalog.offers import Lot, TypeMarket
 from provisioner.catalog.snapshot import Catalog, load_catalog
 from provisioner.planner.decide import make_plan
 from provisioner.planner.plan import Plan
@@ -23,15 +22,13 @@ MODEL_8B = "meta-llama/Llama-3.1-8B-Instruct"
 class Stall(Catalog):
     """The bundled facts with other offers."""
 
-    def __init__(self, base: Catalog, offers: Sequence[Offer]) -> None:
+    def __init__(self, base: Catalog, stock: Sequence[Lot]) -> None:
         super().__init__(base._files)
-        self._stock = tuple(offers)
+        self._stock = tuple(stock)
 
-    def offers(self, clouds: Iterable[str] | None = None) -> tuple[Offer, ...]:
-        return tuple(offer for offer in self._stock if clouds is None or offer.cloud in clouds)
-
-    def excluded_offers(self, clouds: Iterable[str] | None = None) -> tuple[ExcludedOffer, ...]:
-        return ()
+    def type_market(self, cloud: str, instance_type: str) -> TypeMarket:
+        own = (lot for lot in self._stock if (lot.cloud, lot.instance.name) == (cloud, instance_type))
+        return TypeMarket(tuple(own))
 
 
 @pytest.fixture(scope="session")
@@ -46,21 +43,21 @@ def stall(catalog: Catalog) -> Callable[..., Stall]:
 
 
 @pytest.fixture(scope="session")
-def offer(catalog: Catalog) -> Callable[..., Offer]:
+def offer(catalog: Catalog) -> Callable[..., Lot]:
     """An offer of a real instance type at a made-up price and place."""
 
-    def build(name: str, price: str | None = "1.00", **changes: Any) -> Offer:
+    def build(name: str, price: str | None = "1.00", **changes: Any) -> Lot:
         cloud = "gcp" if ("gcp", name) in catalog.instances else "aws"
-        made = Offer(
+        made = Lot(
             instance=catalog.instances[cloud, name],
             region="us-east-1" if cloud == "aws" else "us-central1",
-            zone="use1-az1" if cloud == "aws" else "us-central1-a",
+            zones=("use1-az1" if cloud == "aws" else "us-central1-a",),
             capacity_type=CapacityType.ON_DEMAND,
             price_usd_per_hour=Decimal(price) if price is not None else None,
             price_as_of="2026-07-20",
             price_source="test",
         )
-        return replace(made, **changes)
+        return made._replace(**changes)
 
     return build
 

@@ -24,6 +24,7 @@ CHOICE_KEYS = {
     "interconnect",
     "layout",
     "reasons",
+    "supply",
 }
 PLAN_KEYS = {
     "schema",

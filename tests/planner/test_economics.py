@@ -27,9 +27,9 @@ def priced(request_of, catalog):
         arrangement = next(Sizer(request).arrangements(instance, catalog.gpus[instance.gpu_model], (Fit.FITS,)))
         if speed is not None:
             arrangement = replace(arrangement, throughput=speed)
-        market = {(offer.cloud, instance.name, offer.region): Decimal(on_demand)} if on_demand else {}
-        account = Tariff(request, catalog, market).account(arrangement)
-        return Candidate(arrangement, offer, (offer.zone,), account.terms(offer)), account
+        price = Decimal(on_demand) if on_demand else None
+        account = Tariff(request, catalog, lambda *_: price).account(arrangement)
+        return Candidate(arrangement, offer, account.terms(offer)), account
 
     return build
 

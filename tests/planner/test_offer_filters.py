@@ -111,7 +111,7 @@ def candidate(arranged, finetune, offer):
     def build(kind=CapacityType.ON_DEMAND, cost: Cost | None = None, **terms: Any) -> Candidate:
         _, arrangement = arranged(finetune(), "g6e.xlarge")
         sold = offer("g6e.xlarge", capacity_type=kind)
-        made = Candidate(arrangement, sold, (sold.zone,), TERMS._replace(**terms))
+        made = Candidate(arrangement, sold, TERMS._replace(**terms))
         if cost is not None:
             made.__dict__["bill"] = Bill(cost)
         return made

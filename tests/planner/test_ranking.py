@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.catalog.instances import InstanceType
-from provisioner.catalog.offers import Offer
+from provisioner.catalog.offers import Lot
 from provisioner.catalog.snapshot import load_catalog
 from provisioner.planner.candidates import Arrangement
 from provisioner.planner.ranking import NEAR_EQUAL_COST, SPAN_SURCHARGE, Candidate, rank_candidates
@@ -45,7 +45,7 @@ def candidate(
             decode_tokens_per_s_per_replica=rate, tokens_per_s_per_request=rate, time_to_first_token_s=0.1
         ),
     )
-    offer = Offer(instance, "us-east-1", "use1-az1", CapacityType.ON_DEMAND, price, "2026-07-20", "test")
+    offer = Lot(instance, "us-east-1", ("use1-az1",), CapacityType.ON_DEMAND, price, "2026-07-20", "test")
     terms = Terms(
         compute=price,
         on_demand=None,
@@ -62,7 +62,7 @@ def candidate(
         stretch=1.0,
         stand_ins=() if complete else ("storage",),
     )
-    return Candidate(arrangement, offer, ("use1-az1",), terms)
+    return Candidate(arrangement, offer, terms)
 
 
 COSTS = st.floats(1, 1000).map(lambda value: round(value, 4))

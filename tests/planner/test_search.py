@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from provisioner.planner.candidates import Sizer
-from provisioner.planner.search import open_market, search
+from provisioner.planner.search import Market, search
 from provisioner.units import GIB
 from provisioner.vocabulary import CapacityType, Fit, Interconnect
 
@@ -15,7 +13,7 @@ from provisioner.vocabulary import CapacityType, Fit, Interconnect
 @pytest.fixture
 def found(request_of, catalog):
     """The outcome of a workload on the bundled catalog, or on another."""
-    return lambda workload, other=None: search(request_of(workload), open_market(other or catalog))
+    return lambda workload, other=None: search(request_of(workload), Market(other or catalog))
 
 
 @pytest.fixture
@@ -23,8 +21,11 @@ def refusals(found, catalog):
     """Rejections of a workload as (offer, filter) -> rejection."""
 
     def build(workload, other=None):
-        market = open_market(other or catalog)
-        return {(one.offer, one.filter): one for one in found(workload, other).ledger.rejections(market.offers)}
+        market = Market(other or catalog)
+        return {
+            (one.offer, one.filter): one
+            for one in found(workload, other).ledger.rejections(market.catalog.regions_offering)
+        }
 
     return build
 
@@ -102,21 +103,21 @@ def test_zones_that_do_not_offer_a_type_are_never_candidates(found, serve, catal
     for offer in catalog.offers(["aws"]):
         listed.setdefault((offer.instance.name, offer.region), set()).add(offer.zone)
     for candidate in found(serve(placement={"clouds": ["aws"]})).candidates:
-        assert set(candidate.zones) <= listed[candidate.offer.instance.name, candidate.offer.region]
-        assert None not in candidate.zones
+        assert set(candidate.offer.zones) <= listed[candidate.offer.instance.name, candidate.offer.region]
+        assert None not in candidate.offer.zones
 
 
 def test_spot_as_dear_as_on_demand_loses(found, refusals, batch, offer, stall):
     """P5."""
     spec = batch(inference={"total": "50M tokens"})
-    spot = offer("g6e.xlarge", "1.861", capacity_type=CapacityType.SPOT, zone="use1-az2")
+    spot = offer("g6e.xlarge", "1.861", capacity_type=CapacityType.SPOT, zones=("use1-az2",))
     shop = stall(offer("g6e.xlarge", "1.861"), spot)
     assert {one.offer.capacity_type for one in found(spec, shop).candidates} == {CapacityType.ON_DEMAND}
     assert ("aws/*/*/g6e.xlarge/spot", "spot-not-cheaper") in refusals(spec, shop) or (
         "aws/us-east-1/*/g6e.xlarge/spot",
         "spot-not-cheaper",
     ) in refusals(spec, shop)
-    cheaper = stall(offer("g6e.xlarge", "1.861"), replace(spot, price_usd_per_hour=spot.price_usd_per_hour / 3))
+    cheaper = stall(offer("g6e.xlarge", "1.861"), spot._replace(price_usd_per_hour=spot.price_usd_per_hour / 3))
     assert found(spec, cheaper).candidates[0].offer.capacity_type is CapacityType.SPOT
 
 
