@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from policies.facts import UNKNOWN, Known, Source, Subject
@@ -42,21 +43,22 @@ def terraform_subjects(source: JsonSource, placer: Placer, project: Project) -> 
     Raises:
         UsageError: the document holds no resources in any of the known places, or its parts are of another kind.
     """
+    subjects: list[Subject] = []
     try:
-        resources = list(_resources(source))
-        templates = {(resource.type, bare(resource.address)): resource for resource in resources}
-        subjects: list[Subject] = []
+        configuration = configuration_index(source.document)
+        entries = list(_entries(source))
+        resources = [_resource(source, entry, configuration) for entry in entries if entry.type in READERS]
+        templates = {bare(each.address): each for each in resources if each.type == "aws_launch_template"}
         for resource in resources:
-            if resource.type in READERS:
-                template = _template_of(resource, templates, source.document)
-                subjects.extend(resource_subjects(resource, resource.type, placer, project, template))
+            template = _template_of(resource, templates, configuration)
+            subjects.extend(resource_subjects(resource, resource.type, placer, project, template))
     except (TypeError, AttributeError, KeyError) as error:
         raise UsageError(
             f"this Terraform document has an unexpected form: {error}",
             where=Position(source.file),
             remedy="write it again with `terraform show -json`",
         ) from None
-    return subjects, len(resources)
+    return subjects, len(entries)
 
 
 def bare(address: str) -> str:
@@ -64,17 +66,27 @@ def bare(address: str) -> str:
     return _INDEX.sub("", address)
 
 
-def _resources(source: JsonSource) -> Iterator[Resource]:
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A managed resource of a document, as it will be."""
+
+    address: str
+    type: str
+    attributes: Value
+    sensitive: Any
+
+
+def _entries(source: JsonSource) -> Iterator[_Entry]:
     document = source.document
     changes = document.get("resource_changes")
     if isinstance(changes, list):
         for index, change in enumerate(changes):
-            yield from _changed(source, change, ("resource_changes", index))
+            yield from _changed(change, ("resource_changes", index))
         return
     for key in ("planned_values", "values"):
         module = document.get(key)
         if isinstance(module, Mapping) and isinstance(module.get("root_module"), Mapping):
-            yield from _module(source, module["root_module"], (key, "root_module"))
+            yield from _module(module["root_module"], (key, "root_module"))
             return
     raise UsageError(
         "this Terraform document holds neither resource_changes nor planned_values nor values",
@@ -83,34 +95,33 @@ def _resources(source: JsonSource) -> Iterator[Resource]:
     )
 
 
-def _changed(source: JsonSource, change: Mapping[str, Any], path: tuple[PathStep, ...]) -> Iterator[Resource]:
+def _changed(change: Mapping[str, Any], path: tuple[PathStep, ...]) -> Iterator[_Entry]:
     inner = change["change"]
     if change.get("mode", "managed") != "managed" or inner["actions"] in _GONE:
         return
     after = merged(inner.get("after"), inner.get("after_unknown"))
-    sensitive = inner.get("after_sensitive")
-    yield _resource(source, change, Value(after, (*path, "change", "after")), sensitive)
+    value = Value(after, (*path, "change", "after"))
+    yield _Entry(str(change["address"]), str(change["type"]), value, inner.get("after_sensitive"))
 
 
-def _module(source: JsonSource, module: Mapping[str, Any], path: tuple[PathStep, ...]) -> Iterator[Resource]:
+def _module(module: Mapping[str, Any], path: tuple[PathStep, ...]) -> Iterator[_Entry]:
     for index, resource in enumerate(module.get("resources", ())):
         if resource.get("mode", "managed") == "managed":
             values = Value(resource.get("values") or {}, (*path, "resources", index, "values"))
-            yield _resource(source, resource, values, resource.get("sensitive_values"))
+            yield _Entry(str(resource["address"]), str(resource["type"]), values, resource.get("sensitive_values"))
     for index, inner in enumerate(module.get("child_modules", ())):
-        yield from _module(source, inner, (*path, "child_modules", index))
+        yield from _module(inner, (*path, "child_modules", index))
 
 
-def _resource(source: JsonSource, entry: Mapping[str, Any], attributes: Value, sensitive: Any) -> Resource:
-    address = str(entry["address"])
-    configured = configuration_of(source.document, bare(address))
+def _resource(source: JsonSource, entry: _Entry, configuration: Mapping[str, Mapping[str, Any]]) -> Resource:
+    configured = configuration.get(bare(entry.address))
     return Resource(
-        address=address,
-        type=str(entry["type"]),
-        attributes=attributes,
+        address=entry.address,
+        type=entry.type,
+        attributes=entry.attributes,
         json=source,
         source=Source.TERRAFORM,
-        sensitive=_sensitive_names(sensitive),
+        sensitive=_sensitive_names(entry.sensitive),
         region=_provider_region(source.document, configured),
         declared=frozenset(configured.get("expressions", {})) if configured is not None else None,
     )
@@ -142,21 +153,23 @@ def _sensitive_names(sensitive: Any) -> frozenset[str]:
     return frozenset(names)
 
 
-def configuration_of(document: Mapping[str, Any], address: str) -> Mapping[str, Any] | None:
-    """The configuration block of a resource; ``None`` where the document does not hold it."""
+def configuration_index(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Configuration blocks of all resources by address without instance keys; empty where the document holds none."""
+    index: dict[str, Mapping[str, Any]] = {}
     configuration = document.get("configuration")
-    module = configuration.get("root_module") if isinstance(configuration, Mapping) else None
-    parts = address.split(".")
-    while len(parts) > 3 and parts[0] == "module" and isinstance(module, Mapping):
-        calls = module.get("module_calls")
-        call = calls.get(parts[1]) if isinstance(calls, Mapping) else None
-        module = call.get("module") if isinstance(call, Mapping) else None
-        parts = parts[2:]
-    resources = module.get("resources") if isinstance(module, Mapping) else None
-    for resource in resources if isinstance(resources, list) else ():
-        if isinstance(resource, Mapping) and resource.get("address") == ".".join(parts):
-            return resource
-    return None
+    waiting = [("", configuration.get("root_module"))] if isinstance(configuration, Mapping) else []
+    while waiting:
+        prefix, module = waiting.pop()
+        if not isinstance(module, Mapping):
+            continue
+        resources, calls = module.get("resources"), module.get("module_calls")
+        for resource in resources if isinstance(resources, list) else ():
+            if isinstance(resource, Mapping) and isinstance(resource.get("expressions", {}), Mapping):
+                index[f"{prefix}{resource.get('address')}"] = resource
+        for name, call in calls.items() if isinstance(calls, Mapping) else ():
+            if isinstance(call, Mapping):
+                waiting.append((f"{prefix}module.{name}.", call.get("module")))
+    return index
 
 
 def _provider_region(document: Mapping[str, Any], configured: Mapping[str, Any] | None) -> Known[str | None]:
@@ -184,17 +197,17 @@ def _variable(document: Mapping[str, Any], expression: Mapping[str, Any]) -> str
 
 
 def _template_of(
-    resource: Resource, resources: Mapping[tuple[str, str], Resource], document: Mapping[str, Any]
+    resource: Resource, templates: Mapping[str, Resource], configuration: Mapping[str, Mapping[str, Any]]
 ) -> Resource | None:
     """The launch template of the same plan that an instance refers to."""
-    configured = configuration_of(document, bare(resource.address))
+    address = bare(resource.address)
+    configured = configuration.get(address)
     if resource.type != "aws_instance" or configured is None:
         return None
-    block = configured.get("expressions", {}).get("launch_template")
-    prefix = bare(resource.address).rpartition("aws_instance.")[0]
-    for reference in _references(block):
+    prefix = address.rpartition("aws_instance.")[0]
+    for reference in _references(configured.get("expressions", {}).get("launch_template")):
         name = ".".join(reference.split(".")[:2])
-        if found := resources.get(("aws_launch_template", f"{prefix}{name}")):
+        if found := templates.get(f"{prefix}{name}"):
             return found
     return None
 

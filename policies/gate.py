@@ -132,7 +132,7 @@ def judge(subjects: Iterable[Subject], policy: Policy, today: date) -> Verdict:
             choice = policy.choice(rule, subject)
             if choice.level is not Level.DISABLED and isinstance(subject, rule.applies_to):
                 found.extend(_run(rule, subject, choice, today))
-    found = _with_fingerprints(_with_waivers(found, policy.waivers, today), policy.root)
+    found = _with_fingerprints(_with_waivers(found, policy, today), policy.root)
     found.extend(_with_fingerprints(list(policy.waiver_findings(found, today)), policy.root))
     found = [replace(finding, in_baseline=_is_old(finding, policy.baseline)) for finding in found]
     return Verdict(tuple(found), subjects=len(ordered), rules=rules)
@@ -167,17 +167,20 @@ def _is_old(finding: Finding, baseline: frozenset[str]) -> bool:
     return finding.rule.waivable and finding.result is not Result.PASS and finding.fingerprint in baseline
 
 
-def _with_waivers(found: Sequence[Finding], waivers: Sequence[Waiver], today: date) -> list[Finding]:
-    return [replace(finding, waiver=_waiver_of(finding, waivers, today)) for finding in found]
+def _with_waivers(found: Sequence[Finding], policy: Policy, today: date) -> list[Finding]:
+    waivers = [waiver for waiver in policy.waivers if not waiver.has_expired(today)]
+    return [replace(finding, waiver=_waiver_of(finding, waivers, policy.root)) for finding in found]
 
 
-def _waiver_of(finding: Finding, waivers: Sequence[Waiver], today: date) -> Waiver | None:
+def _waiver_of(finding: Finding, waivers: Sequence[Waiver], root: Path | None) -> Waiver | None:
     if finding.result is Result.PASS:
         return None
-    for waiver in waivers:
-        if not waiver.has_expired(today) and waiver.covers(finding.rule.id, finding.subject, finding.path):
-            return waiver
-    return None
+    return next((waiver for waiver in waivers if is_covered(finding, waiver, root)), None)
+
+
+def is_covered(finding: Finding, waiver: Waiver, root: Path | None) -> bool:
+    """Whether a waiver is for a finding, its file named as it was given or from the project's root."""
+    return waiver.covers(finding.rule.id, finding.subject, finding.path, report_path(finding.path, root))
 
 
 def _with_fingerprints(found: Sequence[Finding], root: Path | None) -> list[Finding]:

@@ -89,11 +89,13 @@ class Rule:
     level: Level = Level.MANDATORY
     waivable: bool = True
     parameters: tuple[Parameter, ...] = ()
+    described_at: str = ""
+    """Where an organisation's own rule is described; ours are in one document."""
 
     @property
     def docs(self) -> str:
-        """Where the rule is described, relative to the repository."""
-        return f"{DOCS}#{self.id}"
+        """Where the rule is described; ours relative to the repository."""
+        return self.described_at or f"{DOCS}#{self.id}"
 
     def defaults(self) -> dict[str, Any]:
         """Default values of the parameters."""

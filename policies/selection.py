@@ -132,4 +132,4 @@ class Policy:
     def waiver_findings(self, found: Iterable[Finding], today: date) -> Iterator[Finding]:
         """Findings on the waivers themselves: expired ones, and dead ones that cover nothing."""
         levels = {rule.id: self.overrides.get(rule.id, Override()).level or rule.level for rule in self.rules}
-        yield from findings_of(self.waivers, tuple(found), levels, today)
+        yield from findings_of(self.waivers, tuple(found), levels, today, self.root)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policies.rule import Level, Outcome, Result
@@ -37,38 +38,32 @@ class Waiver:
         """Whether its last day is over."""
         return today > self.expires
 
-    def covers(self, rule: str, subject: str, file: str) -> bool:
-        """Whether it is for this rule, and this subject or file."""
+    def covers(self, rule: str, subject: str, *files: str) -> bool:
+        """Whether it is for this rule, and this subject or one of the spellings of its file."""
         if rule != self.rule:
             return False
-        return self.scope in ("*", subject) or fnmatchcase(file, self.scope) or fnmatchcase(file, f"*/{self.scope}")
+        globs = (self.scope, f"*/{self.scope}")
+        return self.scope in ("*", subject) or any(fnmatchcase(file, glob) for file in files for glob in globs)
 
 
 def findings_of(
-    waivers: Sequence[Waiver], found: Sequence[Finding], levels: Mapping[str, Level], today: date
+    waivers: Sequence[Waiver], found: Sequence[Finding], levels: Mapping[str, Level], today: date, root: Path | None
 ) -> Iterator[Finding]:
     """Findings on waivers: expired ones, and those that cover nothing of what was found."""
-    from policies.gate import Finding
+    from policies.gate import Finding, is_covered
 
+    wrong = [finding for finding in found if finding.result is not Result.PASS]
     for waiver in waivers:
         if waiver.has_expired(today):
             rule, outcome = WAIVER_EXPIRED, _expired(waiver)
-        elif not any(
-            finding.result is not Result.PASS and waiver.covers(finding.rule.id, finding.subject, finding.path)
-            for finding in found
-        ):
+        elif not any(is_covered(finding, waiver, root) for finding in wrong):
             rule, outcome = WAIVER_DEAD, _dead(waiver)
         else:
             continue
-        if levels.get(rule.id, rule.level) is not Level.DISABLED:
-            yield Finding(
-                rule,
-                levels.get(rule.id, rule.level),
-                outcome,
-                f"waiver of {waiver.rule}",
-                waiver.position.file,
-                waiver.position,
-            )
+        level = levels.get(rule.id, rule.level)
+        if level is not Level.DISABLED:
+            place = waiver.position
+            yield Finding(rule, level, outcome, f"waiver of {waiver.rule}", place.file, place)
 
 
 def _expired(waiver: Waiver) -> Outcome:

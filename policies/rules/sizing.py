@@ -15,7 +15,7 @@ from provisioner.units import GIB, format_gib
 from provisioner.vocabulary import Fit
 from provisioner.workload.kinds import Number
 
-SIZE_FILTERS = ("memory", "layout", "gpu-count", "max-gpus", "precision", "memory-unknown", "runtime")
+SIZE_FILTERS = ("memory", "layout", "gpu-count", "max-gpus", "precision", "architecture", "memory-unknown", "runtime")
 """Planner filters that say that an instance type cannot hold or run the workload, or only with more GPUs than allowed; the
 most telling first."""
 HELD_FILTERS = frozenset(

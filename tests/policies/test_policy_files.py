@@ -195,6 +195,14 @@ def test_scopes_of_waivers(scope: str, covers: bool) -> None:
     assert bool(judge([OPEN], Policy(waivers=(waiver,)), TODAY).violations) is not covers
 
 
+def test_a_scope_may_name_the_file_from_the_root_of_the_project(tmp_path: Path) -> None:
+    subject = spec({"access": {"cidrs": ["0.0.0.0/0"]}}, path=str(tmp_path / "deploy" / "workload.yaml"))
+    waiver = Waiver("open-cidr", "deploy/*", "load test until Friday", "ana", TODAY)
+    assert not judge([subject], Policy(waivers=(waiver,), root=tmp_path), TODAY).violations
+    other = Waiver("open-cidr", "prod/*", "load test until Friday", "ana", TODAY)
+    assert judge([subject], Policy(waivers=(other,), root=tmp_path), TODAY).violations
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

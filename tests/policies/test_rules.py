@@ -112,3 +112,18 @@ def test_parameters_have_a_schema_and_their_default_is_valid() -> None:
                 from provisioner.workload.tree import from_python
 
                 assert parameter.kind.read(from_python(parameter.kind.write(parameter.default))) == parameter.default
+
+
+def test_every_filter_of_the_planner_is_known_to_the_sizing_rules() -> None:
+    """A new filter must be sorted: does it say that nothing holds the workload, or that something held it?"""
+    import re
+    from pathlib import Path
+
+    import provisioner.planner
+    from policies.rules.sizing import HELD_FILTERS, SIZE_FILTERS
+
+    narrowing = {"cloud", "instance-type", "gpu", "excluded-gpu", "status", "capacity"}
+    folder = Path(provisioner.planner.__file__).parent
+    used = {name for path in folder.glob("*.py") for name in re.findall(r'Refusal\(\s*"([a-z-]+)"', path.read_text())}
+    assert used - narrowing - HELD_FILTERS - set(SIZE_FILTERS) == set()
+    assert not HELD_FILTERS & set(SIZE_FILTERS)
