@@ -131,12 +131,12 @@ def preview(session: Session, decision: Decision) -> Outcome:
 
 
 def discard_new(session: Session, decision: Decision) -> None:
-    """Remove the stack that a preview needed and that holds nothing: a look must not leave a stack behind."""
+    """Remove a new stack that holds nothing: neither a look nor an update that made nothing may leave a stack behind."""
     if decision.basis is not None:
         return
     state = session.state()
     if state is not None and not state.own and not state.pending:
-        session.remove()
+        session.remove(bookkeeping=True)
 
 
 def update(session: Session, decision: Decision, seen: Outcome) -> Applied:

@@ -154,11 +154,15 @@ class Session:
         except CommandError as error:
             raise self._translate(error) from None
 
-    def remove(self) -> None:
-        """Remove the empty stack and its settings; also after a signal, since nothing can be in the middle of something."""
+    def remove(self, *, bookkeeping: bool = False) -> None:
+        """Remove the empty stack and its settings; also after a signal, since nothing can be in the middle of something.
+
+        Args:
+            bookkeeping: take along the engine's own entries, which an update that made nothing leaves: stack and provider.
+        """
         try:
             stack = self._open(None, None, interruptible=False)
-            stack.workspace.remove_stack(self.stack)
+            stack.workspace.remove_stack(self.stack, force=bookkeeping)
         except StackNotFoundError:
             pass
         except CommandError as error:
