@@ -89,8 +89,14 @@ def test_a_stack_lives_and_ends_on_aws(fake, tmp_path):
     assert fake.rules.relaunched == []
 
 
-def test_a_quota_that_is_too_small_ends_before_any_create_call(fake, tmp_path):
-    bench = Bench(tmp_path / "bench", extra=EXTRA)
+def test_a_quota_that_is_too_small_ends_before_any_create_call(fake, tmp_path, monkeypatch):
+    """With the credentials of a profile that the spec names, and nothing of them in the environment."""
+    config = tmp_path / "config"
+    config.write_text("[profile team]\naws_access_key_id = of-the-team\naws_secret_access_key = testing\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    bench = Bench(tmp_path / "bench", extra=EXTRA + "aws: {profile: team}\n")
     fake.quotas["us-east-1", ON_DEMAND_G] = 2.0
     refused = up(bench)
     assert refused.code == 10, refused.err
@@ -98,7 +104,8 @@ def test_a_quota_that_is_too_small_ends_before_any_create_call(fake, tmp_path):
     assert error["kind"] == "quota"
     assert f"quota {ON_DEMAND_G}" in error["message"]
     assert "need 4 vCPU, have 2, used 0" in error["message"]
-    assert f"--quota-code {ON_DEMAND_G} --desired-value 4 --region us-east-1" in error["remedy"]
+    assert f"--quota-code {ON_DEMAND_G} --desired-value 4 --region us-east-1 --profile team" in error["remedy"]
+    assert {call.key for call in fake.calls} == {"of-the-team"}
     assert fake.of("RunInstances") == []
 
 

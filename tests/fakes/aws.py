@@ -21,7 +21,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.fakes import aws_rules as rules
 
-_SCOPE = re.compile(r"Credential=[^/]+/\d+/([^/]+)/([^/]+)/")
+_SCOPE = re.compile(r"Credential=([^/]+)/\d+/([^/]+)/([^/]+)/")
 _INSTANCE = re.compile(rb"<instanceId>(i-[0-9a-f]+)</instanceId>")
 _VOLUME = re.compile(rb"<volumeId>(vol-[0-9a-f]+)</volumeId>")
 _TOKEN_CALLS = ("RunInstances", "CreateVolume")
@@ -45,6 +45,8 @@ class Call:
     operation: str
     region: str
     parameters: Mapping[str, Any]
+    key: str = ""
+    """Whose access key signed it."""
 
 
 @dataclass
@@ -271,14 +273,14 @@ class _Quiet(WSGIRequestHandler):
 
 def _read(environ: Mapping[str, Any], body: bytes) -> Call:
     scope = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
-    region, service = (scope[1], scope[2]) if scope else ("", "")
+    key, region, service = (scope[1], scope[2], scope[3]) if scope else ("", "", "")
     target = environ.get("HTTP_X_AMZ_TARGET")
     if target:
-        return Call(service, target.rpartition(".")[2], region, json.loads(body or b"{}"))
+        return Call(service, target.rpartition(".")[2], region, json.loads(body or b"{}"), key)
     form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
     operation = form.pop("Action", "")
     form.pop("Version", None)
-    return Call(service, operation, region, form)
+    return Call(service, operation, region, form, key)
 
 
 def _error(call: Call, code: str, message: str) -> tuple[int, bytes, str]:
