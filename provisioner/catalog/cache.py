@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from provisioner.catalog.files import BUNDLED, SUPPLY, CatalogFiles, digest_of, directory_files
 from provisioner.errors import UsageError
@@ -32,8 +31,7 @@ def cache_folder() -> Path:
     return default_cache() / "catalog"
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(NamedTuple):
     """When one kind of row was last read from a cloud, per region, and how many rows it gave."""
 
     cloud: str
@@ -44,8 +42,7 @@ class Fetched:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
-class FailedRegion:
+class FailedRegion(NamedTuple):
     """A region that the last refresh of its cloud could not read; its rows are as old as they say."""
 
     cloud: str
@@ -54,8 +51,7 @@ class FailedRegion:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(NamedTuple):
     """What a snapshot is: of which bundled data, with which digest, and when each part was read."""
 
     base: str
@@ -71,13 +67,12 @@ class Manifest:
             "base": self.base,
             "digest": self.digest,
             "written_at": self.written_at,
-            "fetched": [{name: getattr(one, name) for name in Fetched.__slots__} for one in self.fetched],
-            "failed": [{name: getattr(one, name) for name in FailedRegion.__slots__} for one in self.failed],
+            "fetched": [one._asdict() for one in self.fetched],
+            "failed": [one._asdict() for one in self.failed],
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """One refreshed catalog on disk."""
 
     path: Path

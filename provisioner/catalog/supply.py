@@ -9,14 +9,15 @@ What is never written here: anything that the sandbox cloud said.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from provisioner.catalog.fetched import Score
 from provisioner.catalog.files import SUPPLY, CatalogFiles
 from provisioner.errors import UsageError
+
+if TYPE_CHECKING:  # every plan reads supply, and none fetches any
+    from provisioner.catalog.fetched import Score
 
 REFUSED = "refused"
 GRANTED = "granted"
@@ -67,8 +68,7 @@ class Pool(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """One line of supply.csv; ``code`` is the cloud's error code of a refusal, ``score`` a placement score."""
 
     cloud: str
@@ -102,8 +102,7 @@ class Observation:
         return f"refused a launch with {self.code}" if self.observation == REFUSED else "gave a machine"
 
 
-@dataclass(frozen=True, slots=True)
-class Supply:
+class Supply(NamedTuple):
     """Whether a launch is likely to succeed: ``likely``, ``scarce`` or ``unknown``, why, and when that was seen."""
 
     likelihood: str = UNKNOWN
@@ -230,4 +229,4 @@ def _stored(path: Path) -> list[Observation]:
 def _csv(observations: Iterable[Observation]) -> bytes:
     from provisioner.catalog.tables import csv_bytes
 
-    return csv_bytes(COLUMNS, ([getattr(one, column) for column in COLUMNS] for one in observations))
+    return csv_bytes(COLUMNS, observations)
