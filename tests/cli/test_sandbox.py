@@ -277,3 +277,44 @@ def test_a_newer_file_is_refused_and_not_reset(gpuprov, home):
     for args in (("bill",), ("reset", "--yes")):
         code, _, err = gpuprov(*args)
         assert (code, "schema version 99" in err) == (4, True)
+
+
+HUGE = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("capacity", "set", "aws/us-east-1/*/g6.xlarge/spot", HUGE),
+        ("capacity", "set", "aws/us-east-1/*/g6.xlarge/spot", "1.5"),
+        ("capacity", "set", "aws/us-east-1/*/g6.xlarge/spot", "\u0663"),
+        ("quota", "set", "aws/us-east-1/L-DB2E81BA", HUGE),
+        ("quota", "set", "aws/us-east-1/L-DB2E81BA", "1e999999999"),
+        ("quota", "set", "aws/us-east-1/L-DB2E81BA", "1/0"),
+        ("errors", "inject", "capacity", "--count", HUGE),
+        ("errors", "inject", "capacity", "--skip", "9" * 20),
+        ("calls", "--after", "9" * 20),
+        ("latency", "set", "create", "999999d"),
+        ("clock", "advance", f"{HUGE}d"),
+    ],
+    ids=lambda words: " ".join(words)[:40],
+)
+def test_numbers_beyond_reason_are_refused_in_one_short_line(gpuprov, words):
+    code, out, err = gpuprov(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+def test_a_notice_beyond_reason_is_refused(gpuprov, cloud):
+    made = create(cloud, placement=SPOT)
+    code, _, err = gpuprov("reclaim", made.id, "--notice", "9999999d")
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_telemetry_is_never_no_number(gpuprov, cloud):
+    made = create(cloud)
+    for value in ("NaN", "Infinity", "-Infinity", "1e999", "-3", HUGE):
+        code, out, err = gpuprov("telemetry", "set", made.id, f"cpu_percent={value}")
+        assert (code, out, len(err) < 250) == (2, "", True)
+    assert document(gpuprov("telemetry", "show", made.id, "--format", "json"), "telemetry")["samples"] == []

@@ -7,7 +7,7 @@ import sys
 import click
 
 from provisioner.cli import settings
-from provisioner.cli.sandbox.output import controls, format_option, print_document, print_table
+from provisioner.cli.sandbox.output import COUNT_MAX, controls, format_option, print_document, print_table
 from provisioner.clouds.sandbox import bill as books
 from provisioner.clouds.sandbox.clock import from_us
 from provisioner.errors import UsageError
@@ -37,7 +37,7 @@ def bill(*, running: bool, stack_id: str | None, output: str) -> None:
 
 
 @click.command("calls")
-@click.option("--after", type=click.IntRange(min=0), default=0, help="Only calls after this number.")
+@click.option("--after", type=click.IntRange(0, COUNT_MAX), default=0, help="Only calls after this number.")
 @click.option("--operation", help="Only calls of this operation, such as create_instance.")
 @format_option
 def calls(after: int, operation: str | None, output: str) -> None:

@@ -8,7 +8,7 @@ import click
 
 from provisioner.cli import settings
 from provisioner.cli.groups import CommandGroup
-from provisioner.cli.sandbox.output import controls, format_option, length, print_document, print_table
+from provisioner.cli.sandbox.output import COUNT_MAX, controls, format_option, length, print_document, print_table
 from provisioner.clouds.sandbox.errors import INJECTED
 from provisioner.clouds.sandbox.faults import Fault
 from provisioner.clouds.sandbox.latencies import RECORD_AT_END, RECORD_AT_START, Latency, names
@@ -27,9 +27,9 @@ def errors() -> None:
     "--on", "operation", default="*", help="Operation or pattern, such as create_instance (default: any call)."
 )
 @click.option("--at", "pool", default=ANYWHERE, help="Pool of placements, as in `capacity set` (default: anywhere).")
-@click.option("--count", type=click.IntRange(min=1), default=1, help="How many calls it strikes (default: 1).")
+@click.option("--count", type=click.IntRange(1, COUNT_MAX), default=1, help="How many calls it strikes (default: 1).")
 @click.option("--always", is_flag=True, help="It strikes until `errors clear`.")
-@click.option("--skip", type=click.IntRange(min=0), default=0, help="Let so many matching calls pass first.")
+@click.option("--skip", type=click.IntRange(0, COUNT_MAX), default=0, help="Let so many matching calls pass first.")
 def inject(kind: str, operation: str, pool: str, *, count: int, always: bool, skip: int) -> None:
     """Let coming calls fail with KIND.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 import click
@@ -10,6 +11,8 @@ from provisioner.cli import settings
 from provisioner.cli.groups import CommandGroup
 from provisioner.cli.sandbox.output import controls, count_or_unlimited, format_option, print_document, print_table
 from provisioner.errors import UsageError
+
+_UNITS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 
 
 @click.group("capacity", cls=CommandGroup)
@@ -121,8 +124,8 @@ def _parts(name: str) -> tuple[str, str, str]:
 def _units(text: str) -> Fraction | None:
     if text == "unlimited":
         return None
-    try:
-        units = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise UsageError(f"{text!r} is no number of units", remedy="write a number, or unlimited") from None
-    return units
+    if not _UNITS.fullmatch(text):
+        raise UsageError(
+            f"{text[:40]!r} is no number of units", remedy="write a number such as 16 or 0.25, or unlimited"
+        )
+    return Fraction(text)

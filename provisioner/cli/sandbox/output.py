@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,10 @@ from provisioner.clouds.sandbox.cloud import SandboxCloud
 from provisioner.clouds.sandbox.controls import Controls
 from provisioner.errors import UsageError
 from provisioner.units import parse_duration
+
+COUNT_MAX = 999_999_999
+"""Largest count that the sandbox's commands take: more than any account has, and safe in every column of its file."""
+_COUNT = re.compile(r"[0-9]{1,9}")
 
 format_option = click.option(
     "--format", "output", type=click.Choice(["table", "json"]), default="table", help="Table for people, or JSON."
@@ -67,6 +72,6 @@ def count_or_unlimited(text: str) -> int | None:
     """
     if text == "unlimited":
         return None
-    if not text.isdecimal():
-        raise UsageError(f"{text!r} is no count", remedy="write a whole number, or unlimited")
+    if not _COUNT.fullmatch(text):
+        raise UsageError(f"{text[:40]!r} is no count", remedy=f"write a whole number up to {COUNT_MAX}, or unlimited")
     return int(text)

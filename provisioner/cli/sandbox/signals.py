@@ -15,6 +15,8 @@ from provisioner.clouds.sandbox.metrics import PER_GPU, SCALARS, Sample
 from provisioner.errors import UsageError
 from provisioner.tags import format_time
 
+_SHOWN_MAX = 60
+
 
 @click.group("telemetry", cls=CommandGroup)
 def telemetry() -> None:
@@ -57,7 +59,8 @@ def _signal(text: str) -> tuple[str, Any]:
     try:
         return name, json.loads(value)
     except ValueError:
-        raise UsageError(f"{text!r}: the value is no JSON", remedy="write a number, null, or a list of them") from None
+        shown = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+        raise UsageError(f"{shown!r}: the value is no JSON", remedy="write a number, null, or a list of them") from None
 
 
 def _print(instance_id: str, samples: Sequence[Sample], output: str) -> None:

@@ -134,7 +134,7 @@ class Controls:
 
         Raises:
             NotFound: there is no such machine.
-            UsageError: it is no spot machine, or does not run.
+            UsageError: it is no spot machine, does not run, or the notice is negative or endless.
         """
         with self._act() as call:
             machine = self._machine(call, instance_id)
@@ -143,8 +143,8 @@ class Controls:
             if not machine.is_alive:
                 raise UsageError(f"{machine.id} is {machine.state}: only a running machine can be taken back")
             left = self._market.reclaim_notice(machine.cloud) if notice is None else notice
-            if left < timedelta(0):
-                raise UsageError("a notice is not negative")
+            if not timedelta(0) <= left <= clock.FURTHEST:
+                raise UsageError(f"a notice is from 0 to {clock.FURTHEST.days} days")
             at_us = call.now_us + clock.duration_us(left)
             line = f"spot: interruption notice, action at {clock.from_us(at_us).isoformat()}"
             power.write_console(call.connection, machine.id, call.now_us, line)

@@ -15,6 +15,7 @@ from provisioner.clouds.sandbox.errors import not_found, out_of_capacity, reject
 from provisioner.clouds.sandbox.identifiers import new_id
 from provisioner.clouds.sandbox.machines import ALIVE, Machine
 from provisioner.clouds.sandbox.prices import Market, Quote, rate_text
+from provisioner.clouds.sandbox.sizes import refuse_size
 from provisioner.clouds.sandbox.store import next_number
 from provisioner.errors import Rejected
 
@@ -221,8 +222,7 @@ def _check_request(call: Call, request: InstanceRequest) -> None:
     cloud, region = request.placement.cloud, request.placement.region
     if not request.token or not request.name or not request.image:
         raise rejected("bad-value", cloud, "token, name and image must not be empty")
-    if request.root_volume_bytes <= 0:
-        raise rejected("bad-value", cloud, f"a root volume of {request.root_volume_bytes} bytes")
+    refuse_size(cloud, request.root_volume_bytes)
     if request.security_group is not None:
         network.require(call, cloud, region, request.security_group)
 

@@ -24,6 +24,9 @@ DEFAULTS = {
 }
 """Short enough for a demo, long enough that a caller which does not wait is caught."""
 
+LONGEST = timedelta(days=30)
+"""Longest latency: beyond it nothing is rehearsed, and the host can no longer sleep so long."""
+
 RECORD_AT_START = "start"
 RECORD_AT_END = "end"
 
@@ -83,12 +86,12 @@ def write(connection: Connection, latency: Latency) -> Latency:
     """Set a latency; what is not a call has no moment of recording.
 
     Raises:
-        UsageError: an unknown name, a negative duration, or an unknown moment of recording.
+        UsageError: an unknown name, a negative or endless duration, or an unknown moment of recording.
     """
     if latency.name not in names():
         raise UsageError(f"there is no latency {latency.name!r}; there are {', '.join(names())}")
-    if latency.duration < timedelta(0):
-        raise UsageError("a latency is not negative")
+    if not timedelta(0) <= latency.duration <= LONGEST:
+        raise UsageError(f"a latency is from 0 to {LONGEST.days} days")
     if latency.record_at not in (RECORD_AT_START, RECORD_AT_END):
         raise UsageError(f"a call is recorded at its {RECORD_AT_START} or its {RECORD_AT_END}")
     kept = latency if latency.name in CALLS else replace(latency, record_at=RECORD_AT_START)

@@ -7,6 +7,7 @@ unknown, never zero.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,6 +31,7 @@ SCALARS = (
 """Signals with one value a machine."""
 
 _KEPT_PER_INSTANCE = 10_000
+_PERCENT_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ def put(connection: Connection, instance_id: str, at_us: int, signals: Mapping[s
 
     Raises:
         NotFound: there never was such a machine.
-        UsageError: an unknown signal, or a value that is no number or null.
+        UsageError: an unknown signal, or a value that is neither null nor a finite number of 0 or more.
     """
     _require(connection, instance_id)
     for name, value in signals.items():
@@ -112,13 +114,24 @@ def _last(connection: Connection, instance_id: str) -> dict[str, Any]:
 
 def _check(name: str, value: object) -> None:
     if name in PER_GPU:
-        if not isinstance(value, list) or not value or not all(_is_number_or_null(one) for one in value):
-            raise UsageError(f"{name} takes one number or null a GPU", remedy=f"write it as {name}=[0,97]")
+        if not isinstance(value, list) or not value or not all(_is_reading(one) for one in value):
+            raise UsageError(
+                f"{name} takes one number of 0 or more, or null, a GPU", remedy=f"write it as {name}=[0,97]"
+            )
     elif name not in SCALARS:
         raise UsageError(f"there is no signal {name!r}", remedy=f"use one of {', '.join(PER_GPU + SCALARS)}")
-    elif not _is_number_or_null(value):
-        raise UsageError(f"{name} takes a number or null, not {value!r}")
+    elif not _is_reading(value):
+        raise UsageError(f"{name} takes a number of 0 or more, or null, not {value!r}", remedy=f"write it as {name}=3")
+    if name.endswith("_percent") and any(one is not None and one > _PERCENT_MAX for one in _readings(value)):
+        raise UsageError(f"{name} is a percentage", remedy=f"write numbers up to {_PERCENT_MAX}")
 
 
-def _is_number_or_null(value: object) -> bool:
-    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+def _is_reading(value: object) -> bool:
+    """Whether a value is null or a number that JSON can hold and a meter can show."""
+    if value is None:
+        return True
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+
+
+def _readings(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -15,6 +15,7 @@ from provisioner.clouds.sandbox.clock import from_us
 from provisioner.clouds.sandbox.errors import not_found, rejected, token_spent
 from provisioner.clouds.sandbox.identifiers import new_id
 from provisioner.clouds.sandbox.prices import Market, rate_text
+from provisioner.clouds.sandbox.sizes import refuse_size
 
 KIND = "volume"
 
@@ -116,7 +117,7 @@ def grow(call: Call, placement: Placement, volume_id: str, size_bytes: int) -> V
 
     Raises:
         NotFound: there is no such disk.
-        Rejected: a smaller size.
+        Rejected: a smaller size, or one that no disk has.
     """
     disk = _existing(call, placement, volume_id)
     if size_bytes < disk.size_bytes:
@@ -124,6 +125,7 @@ def grow(call: Call, placement: Placement, volume_id: str, size_bytes: int) -> V
             "bad-value", disk.cloud, f"{disk.id} has {disk.size_bytes} bytes and cannot shrink to {size_bytes}",
             "make a smaller disk and copy the data",
         )  # fmt: skip
+    refuse_size(disk.cloud, size_bytes)
     if size_bytes > disk.size_bytes:
         disk = replace(disk, size_bytes=size_bytes)
         save(call, disk)
@@ -237,8 +239,7 @@ def _check_request(call: Call, request: VolumeRequest, market: Market) -> None:
     cloud = request.cloud
     if not request.token or not request.name:
         raise rejected("bad-value", cloud, "token and name must not be empty")
-    if request.size_bytes <= 0:
-        raise rejected("bad-value", cloud, f"a disk of {request.size_bytes} bytes")
+    refuse_size(cloud, request.size_bytes)
     if request.zone not in market.zones(cloud, request.region):
         raise rejected("bad-value", cloud, f"there is no zone {request.zone} in {request.region}")
     holder = call.connection.execute(

@@ -56,6 +56,12 @@ def test_the_console_shows_the_last_hundred_lines(box):
         {"cpu_percent": "3"},
         {"cpu_percent": True},
         {"cpu_percent": [3]},
+        {"cpu_percent": float("nan")},
+        {"cpu_percent": float("inf")},
+        {"cpu_percent": -1},
+        {"cpu_percent": 100.1},
+        {"gpu_utilization_percent": [3, 101]},
+        {"gpu_power_watts": [float("nan")]},
     ],
     ids=repr,
 )

@@ -9,18 +9,36 @@ import pytest
 
 from provisioner.clouds.sandbox.tokens import digest_of
 from provisioner.errors import NotFound, Rejected, TokenSpent
-from provisioner.units import GIB
+from provisioner.units import GIB, TIB
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"name": ""}, {"key": ""}, {"size_bytes": 0}, {"zone": "usw2-az1"}, {"region": "nowhere-1"}],
+    [
+        {"name": ""},
+        {"key": ""},
+        {"size_bytes": 0},
+        {"size_bytes": 64 * TIB + 1},
+        {"size_bytes": 2**64},
+        {"zone": "usw2-az1"},
+        {"region": "nowhere-1"},
+    ],
     ids=lambda change: next(iter(change)),
 )
 def test_a_disk_that_makes_no_sense_is_rejected(box, change):
     with pytest.raises(Rejected):
         box.cloud.create_volume(box.volume(**change))
     assert box.controls.bill().lines == ()
+
+
+@pytest.mark.parametrize("size_bytes", [64 * TIB + 1, 2**64])
+def test_no_disk_grows_beyond_what_is_sold(box, size_bytes):
+    made = box.cloud.create_volume(box.volume())
+    with pytest.raises(Rejected, match=f"a disk of {size_bytes} bytes"):
+        box.cloud.grow_volume(box.here, made.id, size_bytes)
+    with pytest.raises(Rejected, match=f"a disk of {size_bytes} bytes"):
+        box.cloud.create_instance(box.request(root_volume_bytes=size_bytes))
+    assert box.cloud.grow_volume(box.here, made.id, 64 * TIB).size_bytes == 64 * TIB
 
 
 def test_the_token_of_a_deleted_disk_is_spent(box):
