@@ -25,7 +25,12 @@ from stacks.state import GPU_INSTANCE, StackState
 GONE_MAX = timedelta(minutes=5)
 """Longest wait for an object that a cloud has agreed to end; the engine's own deletes wait longer."""
 _POLL_S = 0.2
-_ENDERS = {"instance": "terminate_instance", "volume": "delete_volume", "security-group": "delete_security_group"}
+_ENDERS = {
+    "instance": "terminate_instance",
+    "spot-request": "terminate_instance",
+    "volume": "delete_volume",
+    "security-group": "delete_security_group",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,18 @@ _MARKS = {"ok": "ok     ", "warning": "warning", "broken": "broken "}
     "--cloud", type=click.Choice(settings.PROVIDERS), help="Cloud to look at (default: GPUPROV_CLOUD or sandbox)."
 )
 @click.option("--get-engine", is_flag=True, help="Get the Pulumi engine where it is missing.")
+@click.option(
+    "--print-iam", "iam", type=click.Choice(["aws"]), help="Print the least rights for each purpose, and nothing else."
+)
 @click.option("--format", "output", type=click.Choice(["table", "json"]), default="table")
-def command(spec: Path | None, cloud: str | None, *, get_engine: bool, output: str) -> int:
+def command(spec: Path | None, cloud: str | None, *, get_engine: bool, iam: str | None, output: str) -> int:
     """Say for each thing gpuprov needs whether it is ok, and what mends it where it is not."""
+    if iam is not None:
+        from provisioner.clouds.aws.rights import options, policies
+
+        rights = {"schema": "gpuprov.iam/1", "cloud": iam, "policies": policies(), "options": options()}
+        click.echo(json.dumps(rights, indent=2))
+        return 0
     from stacks.doctor import examine
 
     if get_engine:

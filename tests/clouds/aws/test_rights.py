@@ -1,0 +1,107 @@
+"""The least rights: each policy allows exactly the calls that its purpose really makes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from provisioner.cli.main import run
+from provisioner.clouds.aws import rights
+from provisioner.clouds.aws.cloud import AwsCloud
+from provisioner.clouds.aws.settings import AwsSettings
+from provisioner.units import GIB
+from tests.fakes import aws_rules
+
+FREE = {"sts:GetCallerIdentity"}
+"""Allowed to everybody."""
+
+
+def made(fake):
+    """The calls so far as IAM names them."""
+    return {f"{call.service}:{call.operation}" for call in fake.calls} - FREE
+
+
+def life(rig, cloud, key, **request):
+    """Everything that ``up``, ``stop``, ``start`` and ``down`` do with one machine."""
+    place = request.get("placement", rig.here)
+    image = cloud.resolve_image(place)
+    group = cloud.ensure_security_group(place, rig.request(image=image).tags, ["203.0.113.7/32"], [8000])
+    cloud.ensure_security_group(place, rig.request(image=image).tags, [], [])
+    machine = cloud.create_instance(rig.request(key, image=image, security_group=group, **request))
+    volume = cloud.create_volume(rig.volume(key, zone=machine.placement.zone))
+    cloud.attach_volume(place, machine.id, volume.id)
+    cloud.grow_volume(place, volume.id, 600 * GIB)
+    cloud.set_tags(place, machine.id, {"Name": "chat of ana"})
+    cloud.stop_instance(place, machine.id)
+    cloud.start_instance(place, machine.id)
+    cloud.terminate_instance(place, machine.id)
+    cloud.delete_volume(place, volume.id)
+    cloud.delete_security_group(place, group)
+    cloud.list_objects()
+
+
+def test_up_is_allowed_what_it_calls_and_nothing_more(aws_rig):
+    fake = aws_rig.fake
+    fake.quotas["us-east-1", "L-DB2E81BA"] = 64.0
+    life(aws_rig, aws_rig.cloud, "token-1")
+    life(aws_rig, aws_rig.cloud, "token-2", placement=aws_rig.spot, stop_on_shutdown=True)
+    subnet = next(
+        one.id
+        for one in aws_rules.backend("us-east-1").get_default_subnets().values()
+        if one.availability_zone_id == aws_rig.here.zone
+    )
+    life(aws_rig, AwsCloud(AwsSettings(subnets=(subnet,))), "token-3")
+    assert made(fake) == set(rights.PURPOSES["up"]) - {"ec2:DescribeCapacityReservations"}
+
+
+@pytest.mark.parametrize(
+    ("purpose", "calls"),
+    [
+        ("status", ()),
+        ("reap", ("stop_instance", "terminate_instance")),
+        ("gc", ("terminate_instance", "delete_volume", "delete_security_group")),
+    ],
+)
+def test_looking_and_ending_need_no_right_to_make(aws_rig, purpose, calls):
+    machine = aws_rig.running(placement=aws_rig.spot, stop_on_shutdown=True)
+    volume = aws_rig.cloud.create_volume(aws_rig.volume())
+    group = aws_rig.cloud.ensure_security_group(aws_rig.here, {"gpuprov:stack-id": "another"}, [], [])
+    ids = {"delete_volume": volume.id, "delete_security_group": group}
+    aws_rig.fake.calls.clear()
+    cloud = AwsCloud()
+    cloud.list_objects()
+    cloud.identity()
+    for call in calls:
+        getattr(cloud, call)(aws_rig.spot, ids.get(call, machine.id))
+    assert made(aws_rig.fake) == set(rights.PURPOSES[purpose])
+
+
+def test_plan_needs_nothing_and_the_documents_can_be_attached():
+    found = rights.policies()
+    assert found.pop("plan") is None
+    for purpose, document in found.items():
+        allowed = {action for statement in document["Statement"] for action in statement["Action"]}
+        assert allowed == set(rights.PURPOSES[purpose])
+        names = [statement["Sid"] for statement in document["Statement"]]
+        assert len(names) == len(set(names))
+        assert all(name.isalnum() for name in names)
+        assert len(json.dumps(document, separators=(",", ":"))) < 6144  # IAM's limit for a managed policy
+
+
+def test_whatever_ends_or_changes_is_bound_to_our_tag():
+    ending = {*rights.CHANGE, *rights.POWER, *rights.END, *rights.SWEEP}
+    for document in rights.policies().values():
+        for statement in document["Statement"] if document else ():
+            if ending & set(statement["Action"]):
+                assert statement["Condition"] == {"Null": {"aws:ResourceTag/gpuprov:stack-id": "false"}}
+            if statement["Sid"].endswith("Tagged"):
+                assert statement["Condition"] == {"Null": {"aws:RequestTag/gpuprov:stack-id": "false"}}
+
+
+def test_doctor_prints_them(capsys):
+    assert run(["doctor", "--print-iam", "aws"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "gpuprov.iam/1"
+    assert set(document["policies"]) == {"plan", "status", "up", "reap", "gc"}
+    assert set(document["options"]) == {"aws.instance_profile", "aws.kms_key"}
