@@ -154,8 +154,12 @@ def _engine_row(row: Row, model: ModelShape, engine_text: str) -> Prediction:
 
 
 def _same_family(model: ModelShape, word: str) -> bool:
-    formats = {name.split("-")[0] for _, name in model.quantisation.formats} if model.quantisation else set()
-    return word.split("-", maxsplit=1)[0] in formats
+    """Whether most weights of the checkpoint are in the format that a row names."""
+    if model.quantisation is None:
+        return False
+    formats = dict(model.quantisation.formats)
+    main = formats.get("expert" if model.is_moe else "mlp", next(iter(formats.values()), ""))
+    return word.split("-", maxsplit=1)[0] == main.split("-", maxsplit=1)[0]
 
 
 def _kv_dtype(row: Row) -> KvDtype:
