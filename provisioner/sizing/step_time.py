@@ -79,7 +79,10 @@ def matrix_rate(rates: tuple[tuple[str, float], ...], word: str, weight_bits: fl
     """
     known = dict(rates)
     wide = known.get("bf16") or known.get("fp16")
-    if word.startswith(("gguf", "int4", "nf4", "awq", "gptq", "bitsandbytes", "fp6")):
+    if wide is not None:
+        # Pascal cards multiply faster in fp32 than in their fp16.
+        wide = max(wide, known.get("fp32", 0.0))
+    if wide is None or word.startswith(("gguf", "int4", "nf4", "awq", "gptq", "bitsandbytes", "fp6")):
         return wide
     if weight_bits <= NARROW_BITS:
         return known.get("fp4") or known.get("fp8") or wide

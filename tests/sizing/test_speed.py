@@ -94,6 +94,7 @@ def test_formats_compute_where_the_hardware_can():
     assert matrix_rate(rates, "nvfp4", 4.5) == 200
     assert matrix_rate((("bf16", 100.0),), "fp8", 8.0) == 100
     assert matrix_rate((), "bf16", 16.0) is None
+    assert matrix_rate((("fp16", 0.1), ("fp32", 5.5)), "bf16", 16.0) == 5.5
 
 
 def test_unknown_rates_stay_unknown(gpu, serving, training):
