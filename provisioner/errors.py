@@ -27,10 +27,10 @@ Errors carry objects; the text for people is ``message`` with ``where`` and ``re
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from provisioner.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Position:
     """A place in a file that a person can go to; line and column count from 1."""
 

@@ -6,9 +6,10 @@ Memory is integer bytes, time is ``timedelta``, money is ``Decimal``; a bare num
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
+
+from provisioner.records import record
 
 KIB = 2**10
 MIB = 2**20
@@ -38,7 +39,7 @@ _COUNT = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kKMBT]?)")
 _COUNT_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Money:
     """An amount of US dollars, for a period (``"h"``, ``"month"``, ``"run"``) or for nothing in particular (``None``)."""
 

@@ -8,7 +8,7 @@ Larger hosts cost more and hold no larger model.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 
 from provisioner.catalog.cells import scaled, split_codes
@@ -16,6 +16,7 @@ from provisioner.catalog.files import CatalogFiles
 from provisioner.catalog.gpus import Gpu
 from provisioner.catalog.instance_prices import ANY, CAPACITY_TYPES, InstancePrice, Place, PriceIndex, joined_sources
 from provisioner.catalog.instances import AttachedGpus, InstanceType
+from provisioner.records import record
 from provisioner.units import GIB
 
 _VCPU_PER_GPU = (4, 8)
@@ -65,7 +66,7 @@ def _attached_type(row: Mapping[str, str], host: InstanceType, gpu: Gpu) -> Inst
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class AttachedMarket:
     """Zones and prices of the attached types of one cloud."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from provisioner.catalog.cells import bytes_of_mib, scaled, split_codes
 from provisioner.catalog.files import CLASSES, CatalogFiles
+from provisioner.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Gpu:
     """One row of gpus.csv. Memory is bytes per GPU: the label, what the EC2 API says, what a CUDA process sees."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from provisioner.catalog.cells import bytes_of_gib, bytes_of_mib, number, scaled, split_codes
 from provisioner.catalog.files import CatalogFiles
+from provisioner.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class AttachedGpus:
     """GPUs that a create call attaches to a GCP host type: the host's name and the accelerators it asks for."""
 
@@ -18,7 +18,7 @@ class AttachedGpus:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class InstanceType:
     """One row of instances.csv, or a GCP host with attached GPUs.
 

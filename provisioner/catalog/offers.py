@@ -7,7 +7,6 @@ few dozen types and never at single zones, while the whole list has thousands of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from itertools import groupby
 from typing import NamedTuple
@@ -18,10 +17,11 @@ from provisioner.catalog.files import CatalogFiles
 from provisioner.catalog.instance_prices import ANY, CLOUDS, InstancePrice, Place, PriceIndex
 from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.outliers import price_outliers
+from provisioner.records import record
 from provisioner.vocabulary import CapacityType
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Offer:
     """What can be bought. ``price_usd_per_hour`` is one instance, bundled local disks included; ``None`` is unknown.
 

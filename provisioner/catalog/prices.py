@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 
 from provisioner.catalog.cells import split_codes
 from provisioner.catalog.codes import OTHER_REGION
 from provisioner.catalog.files import CatalogFiles
+from provisioner.records import record
 
 REFERENCE_REGIONS: Mapping[str, str] = {"aws": "us-east-1", "gcp": "us-central1"}
 """Region whose price stands in, marked, where a region has none: AWS disk prices are known for us-east-1 only."""
@@ -19,7 +20,7 @@ _WORLDWIDE = ("internet", "internet, worldwide except China and Australia")
 _PUBLIC_IP_ITEMS = {"aws": "public_ipv4_address", "gcp": "external_ipv4_in_use_standard_vm"}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Price:
     """A price in USD per ``unit``, with its date and where it holds.
 
@@ -37,7 +38,7 @@ class Price:
     suspect: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class PriceTier:
     """A price that holds from one volume to another, in units; ``to_units`` is ``None`` for no upper end."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -12,11 +11,12 @@ import click
 
 from provisioner.errors import UsageError
 from provisioner.home import default_home
+from provisioner.records import record
 
 PROVIDERS = ("sandbox", "aws", "gcp")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Settings:
     """What the global options and the environment say."""
 

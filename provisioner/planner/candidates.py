@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from provisioner.catalog.gpus import Gpu
 from provisioner.catalog.instances import InstanceType
 from provisioner.planner.request import Request, accelerator_for, interconnect_for
 from provisioner.planner.work import copies_needed, main_rate
+from provisioner.records import record
 from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.demand import ServingDemand
 from provisioner.sizing.estimate import estimate_footprint, estimate_throughput
@@ -23,7 +24,7 @@ NEAR_EQUAL_RATE = 0.05
 """Layouts whose predicted rates differ by less are the same speed: the fewer GPUs work, the simpler. Predictions are no better."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Arrangement:
     """The workload laid over one or more instances of a type, with its memory and speed."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import ROUND_UP, Decimal
 
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.requirements import CLOUDS
+from provisioner.records import record
 from provisioner.sizing.demand import (
     AudioDemand,
     Demand,
@@ -46,7 +47,7 @@ CONTEXT_STEP = 256
 SEQUENCE_STEP = 128
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Change:
     """One change: the request with it, which of the candidates it opens to name, and the words that ask for it."""
 
@@ -55,7 +56,7 @@ class Change:
     pick: Pick = lambda candidates: candidates[0]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Dial:
     """A number of the demand that can be lowered: the largest value below ``current`` that fits is looked for."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from provisioner.catalog.gpus import Gpu
 from provisioner.catalog.instances import InstanceType
@@ -12,6 +12,7 @@ from provisioner.planner.candidates import Sizer
 from provisioner.planner.filters import Refusal, memory_known, precision, runtime
 from provisioner.planner.request import Request, demand_for, shape_for
 from provisioner.planner.requirements import Requirements
+from provisioner.records import record
 from provisioner.sizing.footprint import Footprint
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.layouts import layout_objections
@@ -20,7 +21,7 @@ from provisioner.vocabulary import Fit
 from provisioner.workload.spec import Workload
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class OfferFit:
     """Verdict on one instance type.
 

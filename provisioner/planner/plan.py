@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Any
 
+from provisioner.records import record
 from provisioner.sizing.footprint import Footprint
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.throughput import Throughput
@@ -13,7 +14,7 @@ from provisioner.sizing.throughput import Throughput
 SCHEMA = "gpuprov.plan/1"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class PlannedOffer:
     """An offer as a plan names it, in the order in which it is tried."""
 
@@ -42,7 +43,7 @@ class PlannedOffer:
         return f"{self.cloud}/{self.region}/{self.zone or '*'}/{self.instance_type}/{self.capacity_type}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SpotEconomics:
     """What spot costs beyond its price. ``interruption_rate`` is a share per month."""
 
@@ -51,7 +52,7 @@ class SpotEconomics:
     breakeven: Decimal | None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Cost:
     """The bill. ``None`` is unknown, never zero."""
 
@@ -71,7 +72,7 @@ class Cost:
     """Predicted length of a fine-tuning, pre-training or batch; ``None`` where the spec gives no amount of work."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Alternative:
     """Another offer that holds the workload, with its own footprint and bill."""
 
@@ -80,7 +81,7 @@ class Alternative:
     cost: Cost
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Rejection:
     """Why an offer (or a group of offers) is out: the filter that said no, what was needed and what there is."""
 
@@ -91,7 +92,7 @@ class Rejection:
     available: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StorageItem:
     """A disk or share of the workload. ``kind`` is root, data, checkpoints, shared or local.
 
@@ -106,7 +107,7 @@ class StorageItem:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Plan:
     """A whole answer. ``choice`` is ``None`` and ``closest`` says what would fit when the verdict is ``nothing-fits``."""
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from provisioner.catalog.offers import Lot
@@ -23,6 +22,7 @@ from provisioner.planner.candidates import NEAR_EQUAL_RATE, Arrangement
 from provisioner.planner.economics import Bill, bill_of
 from provisioner.planner.tariff import Terms
 from provisioner.planner.work import main_rate
+from provisioner.records import record
 from provisioner.vocabulary import Objective
 
 SPAN_SURCHARGE = 0.08
@@ -32,7 +32,7 @@ NEAR_EQUAL_COST = 0.05
 """Bills that differ by less are equal: regions, disks and predicted rates are not known better."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Candidate:
     """An arrangement on the offers of all zones that have it at one price, with the terms of its bill."""
 

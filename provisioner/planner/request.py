@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from provisioner.catalog.gpus import Gpu
@@ -12,6 +11,7 @@ from provisioner.catalog.snapshot import Catalog
 from provisioner.errors import UsageError
 from provisioner.planner.requirements import KeyedSpecError, Requirements, resolve_requirements
 from provisioner.planner.suitability import check_suitability
+from provisioner.records import record
 from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.demand import Demand, ServingDemand, TrainingDemand
 from provisioner.sizing.layout import Layout
@@ -35,7 +35,7 @@ INPUT_TOKENS_MAX = 1024
 OUTPUT_TOKENS_MAX = 256
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Request:
     """A workload made ready for the catalog: its shape, what sizing is asked, and the hard requirements."""
 

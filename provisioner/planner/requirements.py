@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 
 from provisioner.catalog.snapshot import Catalog
 from provisioner.errors import SpecError, UsageError
+from provisioner.records import record
 from provisioner.units import Money
 from provisioner.workload.spec import Workload
 
@@ -28,7 +28,7 @@ class KeyedSpecError(SpecError):
         self.key = key
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Requirements:
     """What an offer must meet. ``None`` asks for nothing.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from provisioner.catalog.gpus import Gpu
@@ -12,6 +11,7 @@ from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Sizer
 from provisioner.planner.documents import footprint_document, throughput_document
 from provisioner.planner.request import Request, interconnect_for, request_for
+from provisioner.records import record
 from provisioner.sizing.footprint import Footprint
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.throughput import Throughput
@@ -22,7 +22,7 @@ GPUS_MAX = 8
 """GPUs of the largest layout where the spec names no ``placement.max_gpus``: one machine of the usual kind."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SizedLayout:
     """One layout on one GPU kind."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 
@@ -13,6 +12,7 @@ from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Arrangement, loaded_weights_bytes
 from provisioner.planner.plan import StorageItem
 from provisioner.planner.request import Request
+from provisioner.records import record
 from provisioner.sizing.demand import DiffusionTrainingDemand, TrainingDemand
 from provisioner.units import GIB
 from provisioner.vocabulary import Optimizer, TrainingMethod, TrainingPrecision, WeightFormat
@@ -50,7 +50,7 @@ MOMENT_BYTES = {
 """Bytes per trained parameter that a checkpoint keeps for the optimizer, in fp32 (reference: bytes of moments)."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Disk:
     """A disk of the workload: ``count`` of them (one root disk per instance)."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from provisioner.records import record
 from provisioner.sizing.pipelines import PipelineShape
 from provisioner.sizing.shapes import ModelShape
 from provisioner.vocabulary import (
@@ -17,7 +16,7 @@ from provisioner.vocabulary import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ServingDemand:
     """One serving copy of a language model.
 
@@ -49,7 +48,7 @@ class ServingDemand:
     """The model's own draft (multi-token-prediction) layers are loaded."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TrainingDemand:
     """A fine-tuning or pre-training of a language model. ``micro_batch`` counts sequences per GPU.
 
@@ -71,7 +70,7 @@ class TrainingDemand:
     sharding: Sharding = Sharding.AUTO
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class DiffusionDemand:
     """One copy of an image or video pipeline. ``frames`` is 1 for images; ``offload`` ``none``, ``text-encoder`` or ``model``."""
 
@@ -92,7 +91,7 @@ class DiffusionDemand:
     """The run ends with decoding; off where latents are the result."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class AudioDemand:
     """One copy of a speech or music model with a batch of pieces."""
 
@@ -104,7 +103,7 @@ class AudioDemand:
     gpu_memory_fraction: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class DiffusionTrainingDemand:
     """A fine-tuning or pre-training of a pipeline's denoiser. ``micro_batch`` counts samples per GPU."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from provisioner.errors import UsageError
+from provisioner.records import record
 from provisioner.units import GIB
 
 DATA = Path(__file__).parent / "data"
@@ -17,7 +17,7 @@ BIG_GPU_BYTES = 70 * GIB
 """vLLM raises its default batch sizes from this memory on (vllm/engine/arg_utils.py)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class EngineProfile:
     """Memory behaviour of one engine version; every size is bytes per GPU.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from provisioner.records import record
 from provisioner.vocabulary import Fit
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Assumption:
     """A number that the result rests on, with where it was measured or stated."""
 
@@ -16,7 +15,7 @@ class Assumption:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class MemoryTerms:
     """Bytes on the fullest GPU. ``None`` where a term does not exist for the task (gradients of a serving copy).
 
@@ -35,7 +34,7 @@ class MemoryTerms:
     high_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Footprint:
     """Memory need of one layout on one GPU kind.
 

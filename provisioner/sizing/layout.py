@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from provisioner.records import record
 from provisioner.vocabulary import Sharding
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@record(frozen=True, slots=True, order=True)
 class Layout:
     """Parallel degrees. ``gpus`` = tensor x pipeline x data parallel x replicas.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from provisioner.errors import UsageError
+from provisioner.records import record
 from provisioner.sizing.families.fields import Fields
 from provisioner.sizing.families.registry import read_shape
 from provisioner.sizing.pipelines import pipeline, pipeline_names, pipeline_records
@@ -21,7 +22,7 @@ NEAREST = 4
 """How many ids an unknown one is answered with."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class KnownModel:
     """A bundled model as ``gpuprov models`` lists it."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from provisioner.records import record
 from provisioner.sizing.shapes import ModelShape
 
 DATA = Path(__file__).parent / "data"
@@ -19,7 +19,7 @@ IMAGE, VIDEO = "image", "video"
 SPEECH_TO_TEXT = "speech_to_text"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Component:
     """One network of a pipeline."""
 
@@ -30,7 +30,7 @@ class Component:
     dtype: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Geometry:
     """Usual size of what a pipeline makes, and how pixels, frames and seconds become tokens."""
 
@@ -48,7 +48,7 @@ class Geometry:
     steps: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class PipelineShape(ModelShape):
     """A model made of components; it has no layers of its own in sizing's sense, so ``kinds`` is empty.
 
@@ -86,8 +86,8 @@ def _records() -> tuple[Mapping[str, Any], ...]:
 def pipeline_names() -> Mapping[str, int]:
     """Lower-case id or alias -> index of its record."""
     names: dict[str, int] = {}
-    for index, record in enumerate(_records()):
-        for name in (record["id"], *record["aliases"]):
+    for index, each in enumerate(_records()):
+        for name in (each["id"], *each["aliases"]):
             names.setdefault(name.lower(), index)
     return names
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from provisioner.errors import UsageError
+from provisioner.records import record
 
 BITS_PER_WEIGHT: Mapping[str, float] = {
     "fp32": 32.0,
@@ -78,7 +78,7 @@ LINEAR_PARTS = ("attention", "linear-attention", "mlp", "expert", "shared-expert
 """What a quantiser of linear layers covers; embeddings, head, norms, routers and towers stay wide."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Quantisation:
     """What a published checkpoint quantises: (part, format) pairs; parts that are not named stay at the published width."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from provisioner.errors import UsageError
+from provisioner.records import record
 from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.demand import ServingDemand
 from provisioner.sizing.engines import EngineProfile, find_profile
@@ -35,7 +34,7 @@ ADAPTER_RANK = 16
 """Rank that engines prepare for per adapter slot unless told otherwise (vLLM ``max_lora_rank``)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Setting:
     """A demand with its engine profile, layout and GPU: everything that a rank's bytes depend on."""
 
@@ -60,7 +59,7 @@ class Setting:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StageTerms:
     """Bytes of one pipeline stage on one rank; ``reserve`` is what an engine keeps of the free memory for nothing."""
 
@@ -260,7 +259,7 @@ def kv_bytes_per_element(demand: ServingDemand) -> float:
     return 2.0
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class CachePool:
     """What an engine would set aside for its cache, and how many requests of the demand's length it holds.
 

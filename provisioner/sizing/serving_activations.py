@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
+from provisioner.records import record
 from provisioner.sizing.engines import EngineProfile
 from provisioner.sizing.shapes import Layer, ModelShape
 
@@ -18,7 +18,7 @@ LLAMA_CPP_BYTES_PER_TOKEN = 4096
 """Growth of llama.cpp's compute buffer per context token with flash attention (mask of n_batch x 4 B)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Batch:
     """The largest batch an engine meets.
 

@@ -7,10 +7,11 @@ A shape holds dimensions only. It is made by ``models.find_model`` (bundled inde
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 
+from provisioner.records import record
 from provisioner.sizing.quantisation import Quantisation
 
 
@@ -38,7 +39,7 @@ class Split(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Matrix:
     """One weight matrix of a layer, named as in checkpoints (``q_proj``, ``down_proj``)."""
 
@@ -53,7 +54,7 @@ class Matrix:
         return self.inputs * self.outputs
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TokenCache:
     """Memory that grows with the tokens of a sequence.
 
@@ -72,7 +73,7 @@ class TokenCache:
     """Keys and values of an encoder's output, made once per sequence."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StateCache:
     """Memory of fixed size per sequence: recurrent state and convolution tail, spread over ``units`` heads."""
 
@@ -84,7 +85,7 @@ class StateCache:
 Cache = TokenCache | StateCache
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Mixer:
     """What mixes tokens in a layer: attention of some kind, a recurrence, or nothing (``kind`` ``"none"``)."""
 
@@ -115,7 +116,7 @@ class Mixer:
         return Part.LINEAR_ATTENTION if self.kind in ("linear", "mamba") else Part.ATTENTION
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Mlp:
     """The feed-forward half of a layer: dense matrices, routed experts, or both."""
 
@@ -162,7 +163,7 @@ def _width(matrices: Iterable[Matrix]) -> int:
     return sum(matrix.inputs for matrix in matrices if matrix.split is Split.ROW)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Layer:
     """One block: a mixer, an MLP, and the norms around them."""
 
@@ -186,7 +187,7 @@ class Layer:
         return dense + routed + self.mixer.vector_params + mlp.vector_params + self.norm_params
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Tower:
     """A vision or audio encoder in front of a language model, with its projector."""
 
@@ -201,7 +202,7 @@ class Tower:
     """Patches per token side after merging."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class ModelShape:
     """Dimensions that memory and speed depend on; two shapes are equal only when they are the same object.
 

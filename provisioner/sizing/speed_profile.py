@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from provisioner.records import record
 
 DATA = Path(__file__).parent / "data"
 MICROSECOND = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class EngineSpeed:
     """Shares and overheads of one engine."""
 
@@ -41,7 +42,7 @@ class EngineSpeed:
         return self.memory.get(memory_class, min(self.memory.values()))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class LinkSpeed:
     """An all-reduce over one kind of link."""
 
@@ -53,7 +54,7 @@ class LinkSpeed:
     """1 where ranks share the path (PCIe switches and sockets), so that the share falls with their number; 0 where not."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SpeedProfile:
     """Everything measured that predictions of speed rest on."""
 

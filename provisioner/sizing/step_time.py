@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from provisioner.records import record
 from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.kv_cache import stack_cache_bytes
 from provisioner.sizing.shapes import ModelShape, TokenCache
@@ -23,7 +23,7 @@ CHUNK_TOKENS = 512
 NARROW_BITS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StepTime:
     """Seconds of one step by cause; ``memory_s`` and ``compute_s`` overlap, the rest adds."""
 
@@ -44,7 +44,7 @@ class StepTime:
         return max(causes)[1]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Machine:
     """The GPUs of one copy as an engine uses them.
 

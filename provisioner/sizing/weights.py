@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from provisioner.errors import UsageError
+from provisioner.records import record
 from provisioner.sizing.quantisation import LINEAR_PARTS, bits_of
 from provisioner.sizing.shapes import Layer, Matrix, ModelShape, Part, Split
 
@@ -17,7 +17,7 @@ VOCABULARY_PADDING = 64
 """vLLM pads the vocabulary to a multiple of this (vocab_parallel_embedding.py); others do alike."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class WeightFormats:
     """Bits per weight of each part, and how the weights are called."""
 
@@ -59,7 +59,7 @@ def resolve_formats(shape: ModelShape, word: str, *, keeps_fp32: bool = False) -
     return WeightFormats(word, min(wide, 16.0), dict.fromkeys(parts, bits))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class LayerBytes:
     """Bytes of one layer on one rank."""
 
@@ -93,7 +93,7 @@ def _rank_params(matrix: Matrix, kv_heads: int, tensor: int) -> float:
     return matrix.params / tensor
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ShapeBytes:
     """Bytes of a model on one rank: per kind of layer, and at the two ends of the stack."""
 

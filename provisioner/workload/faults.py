@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from pydantic import BaseModel
 
 from provisioner.errors import Position, SpecError
+from provisioner.records import record
 from provisioner.workload.keys import all_keys, part_of
 from provisioner.workload.kinds import OR_REMOVE, Misfit
 from provisioner.workload.nearest import nearest
@@ -29,7 +29,7 @@ PLACES_MAX = 3
 """Places that are named when a key belongs elsewhere; more would only confuse."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Fault:
     """One thing that is wrong. ``at_key`` points at the key rather than at its value; ``missing`` names an absent key."""
 

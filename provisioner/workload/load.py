@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from provisioner.errors import Position, SpecError
+from provisioner.records import record
 from provisioner.workload.formats import format_warnings
 from provisioner.workload.pending import pending_warnings
 from provisioner.workload.reading import read_workload
@@ -24,7 +25,7 @@ _WIDE_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Loaded:
     """A spec as read. ``warnings`` name the keys whose feature is not built yet, and values that are taken for others."""
 

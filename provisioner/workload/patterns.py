@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Any
 
+from provisioner.records import record
 from provisioner.vocabulary import WeightFormat
 from provisioner.workload.kinds import Kind, Misfit, Text, as_scalar, suggest, surprise
 from provisioner.workload.nearest import nearest
@@ -155,7 +155,7 @@ CIDR = Cidr()
 SECRET_STORES = ("aws-secretsmanager", "gcp-secretmanager")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SecretReference:
     """Where a secret is kept; the value itself never stands in a spec."""
 

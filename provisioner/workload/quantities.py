@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+from provisioner.records import record
 from provisioner.units import (
     Money,
     decimal_string,
@@ -36,7 +36,7 @@ REPLICAS_MAX = 1000
 WORK_UNITS = ("tokens", "images", "clips", "audio hours")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class EngineChoice:
     """An inference engine and, optionally, its version: ``vllm@0.19``."""
 
@@ -47,7 +47,7 @@ class EngineChoice:
         return f"{self.name}@{self.version}" if self.version else str(self.name)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ReplicaRange:
     """The fewest and the most serving copies: ``1..4``."""
 
@@ -58,7 +58,7 @@ class ReplicaRange:
         return f"{self.minimum}..{self.maximum}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class WorkTotal:
     """The work of a batch. ``unit`` is tokens, images, clips or audio hours; only the last may be fractional."""
 

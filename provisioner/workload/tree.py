@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from provisioner.records import record
 
 DEPTH_MAX = 64
 """Nesting beyond which a document is refused: the deepest key of a spec is at 5, a model's config.json at about 10."""
@@ -19,7 +21,7 @@ SCALAR_DIGITS_MAX = 30
 """Digits beyond which a number stays text: no key of the spec needs more, and Python refuses to convert thousands."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Scalar:
     """One value as written.
 
@@ -33,7 +35,7 @@ class Scalar:
     mark: Mark | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Branch:
     """A mapping: ``keys`` holds each key's own scalar, ``values`` what stands behind it, both in the order written."""
 
@@ -42,7 +44,7 @@ class Branch:
     mark: Mark | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Items:
     """A list."""
 

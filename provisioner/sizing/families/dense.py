@@ -5,15 +5,14 @@ Source: the model classes of Hugging Face transformers 5.24, whose parameter cou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from provisioner.records import record
 from provisioner.sizing.families.assemble import assemble, layer_count
 from provisioner.sizing.families.attention import dense_mlp, expert_mlp, grouped_attention
 from provisioner.sizing.families.fields import Fields
 from provisioner.sizing.shapes import Layer, Mixer, Mlp, ModelShape, Tower
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Traits:
     """How a family departs from Llama's block; ``None`` for a bias means: as ``attention_bias`` says, default no."""
 
