@@ -228,7 +228,7 @@ class FakeAws:
         kind = call.parameters["InstanceType"]
         zone = call.parameters.get("Placement.AvailabilityZone")
         if subnet := call.parameters.get("SubnetId"):
-            zone = rules.backend(call.region).get_subnet(subnet).availability_zone
+            zone = rules.zone_of_subnet(call.region, subnet)
         return [(zone or f"{call.region}a", kind)]
 
     def _no_room(self, call: Call) -> tuple[str, list[tuple[str, str]], bytes] | None:

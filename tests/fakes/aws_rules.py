@@ -74,6 +74,12 @@ def machine(region: str, instance_id: str) -> Any:
     return _find(backend(region), instance_id)
 
 
+def zone_of_subnet(region: str, subnet_id: str) -> str | None:
+    """Letter of a subnet's zone; ``None`` for one that does not exist, which moto itself refuses."""
+    zones = backend(region).subnets.values()
+    return next((found[subnet_id].availability_zone for found in zones if subnet_id in found), None)
+
+
 def interrupt(region: str, instance_id: str) -> None:
     """Take a spot machine back: EC2 ends it."""
     found = machine(region, instance_id)
