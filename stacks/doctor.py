@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from provisioner.errors import GpuprovError
+from provisioner.errors import EngineMissing, GpuprovError
 from stacks.engine.find import find_engine
 
 PROGRAMS = ("pulumi-resource-gpuprov", "gpuprov-policy")
@@ -40,7 +40,7 @@ class Identified(Protocol):
 
 def examine(home: Path, cloud: str, spec: Path | None = None, today: date | None = None) -> list[Finding]:
     """All findings, in the order in which a person would mend them. Nothing is changed, fetched or created."""
-    findings = [_engine(), *_programs(), _home(home), _passphrase(home), _catalog(today or datetime.now(UTC).date())]
+    findings = [_engine(), *_programs(), _home(home), _state(home), _catalog(today or datetime.now(UTC).date())]
     findings.append(_cloud(cloud, home))
     if spec is not None:
         findings.append(_spec(spec))
@@ -50,10 +50,11 @@ def examine(home: Path, cloud: str, spec: Path | None = None, today: date | None
 def _engine() -> Finding:
     try:
         engine = find_engine(obtain=False)
+    except EngineMissing as error:
+        fix = "run `gpuprov doctor --get-engine`" + (f"; or {error.remedy}" if error.remedy else "")
+        return Finding("engine", "broken", error.message, fix)
     except GpuprovError as error:
-        return Finding(
-            "engine", "broken", error.message, "run `gpuprov doctor --get-engine`; or " + (error.remedy or "")
-        )
+        return _broken("engine", error)
     return Finding("engine", "ok", f"pulumi {engine.version} at {engine.path} ({engine.source})")
 
 
@@ -78,40 +79,55 @@ def _programs() -> Iterator[Finding]:
 
 
 def _home(home: Path) -> Finding:
-    existing = next(folder for folder in (home, *home.parents) if folder.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+    existing = next((folder for folder in (home, *home.parents) if _is_there(folder)), None)
+    if existing is None or not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         return Finding("home", "broken", f"{home} cannot be written", "set GPUPROV_HOME or --home to a folder of yours")
-    return Finding("home", "ok", str(home) + ("" if home.exists() else " (made when first needed)"))
+    return Finding("home", "ok", str(home) + ("" if existing == home else " (made when first needed)"))
 
 
-def _passphrase(home: Path) -> Finding:
-    backend = os.environ.get("GPUPROV_BACKEND")
-    if backend and not backend.startswith("file://"):
-        if os.environ.get("GPUPROV_SECRETS_PROVIDER"):
-            return Finding("state", "ok", f"{backend}, secrets by {os.environ['GPUPROV_SECRETS_PROVIDER']}")
-        return Finding(
-            "state",
-            "broken",
-            f"{backend} has no secrets provider",
-            "set GPUPROV_SECRETS_PROVIDER to awskms://…, gcpkms://… or passphrase",
-        )
-    for file in sorted(home.glob("**/passphrase")) if home.is_dir() else []:
+def _is_there(path: Path) -> bool:
+    """Whether something is at a path; one below a folder that may not be entered counts as not there."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _state(home: Path) -> Finding:
+    """The backend, without touching it: a remote one is named and its secrets provider checked, a local one's passphrase too."""
+    url = os.environ.get("GPUPROV_BACKEND") or ""
+    if url not in ("", "local") and not url.startswith("file://"):
+        return _tried("state", lambda: _remote_state(home))
+    folder = Path(url.removeprefix("file://")).expanduser() if url.startswith("file://") else home / "state"
+    file = folder / "passphrase"
+    has_provider = bool(os.environ.get("GPUPROV_SECRETS_PROVIDER"))
+    try:
         mode = stat.S_IMODE(file.stat().st_mode)
-        if mode & 0o077:
-            return Finding("state", "warning", f"{file} is readable by others ({mode:04o})", f"chmod 600 {file}")
-    return Finding("state", "ok", backend or f"local files below {home}")
+    except OSError:
+        if not has_provider and any(folder.glob(".pulumi/stacks/**/*.json")):
+            fix = "restore that file, or set GPUPROV_SECRETS_PROVIDER=passphrase and PULUMI_CONFIG_PASSPHRASE"
+            return Finding("state", "broken", f"{file} is gone, and the stacks in {folder} were made with it", fix)
+        mode = 0
+    if mode & 0o077:
+        return Finding("state", "warning", f"{file} is readable by others ({mode:04o})", f"chmod 600 {file}")
+    return Finding("state", "ok", f"local files in {folder}")
+
+
+def _remote_state(home: Path) -> str:
+    from stacks.backend import choose_backend
+
+    backend = choose_backend(home, None)
+    return f"{backend.url}, secrets by {backend.secrets_provider}"
 
 
 def _catalog(today: date) -> Finding:
     from provisioner.catalog.snapshot import load_catalog
 
     try:
-        catalog = load_catalog(Path(os.environ["GPUPROV_CATALOG"]) if os.environ.get("GPUPROV_CATALOG") else None)
+        catalog = load_catalog()
+        age_days = (today - date.fromisoformat(catalog.as_of[:10])).days
     except GpuprovError as error:
-        return Finding(
-            "catalog", "broken", str(error), error.remedy or "unset GPUPROV_CATALOG to use the bundled catalog"
-        )
-    age_days = (today - date.fromisoformat(catalog.as_of[:10])).days
+        return _broken("catalog", error, "unset GPUPROV_CATALOG to use the bundled catalog")
     found = f"newest price of {catalog.as_of}, {age_days} days old"
     if age_days > PRICE_AGE_WARNING_DAYS:
         return Finding("catalog", "warning", found, "upgrade gpuprov, or give a newer catalog by GPUPROV_CATALOG")
@@ -128,19 +144,24 @@ def _cloud(cloud: str, home: Path) -> Finding:
         opened.list_objects()
         return "answers"
 
-    if cloud == "sandbox" and not (home / "sandbox.sqlite").exists():
+    if cloud == "sandbox" and not _is_there(home / "sandbox.sqlite"):
         return Finding("cloud sandbox", "ok", "no objects yet; nothing real is ever created there")
     return _tried(f"cloud {cloud}", look)
 
 
 def _spec(spec: Path) -> Finding:
     from provisioner.planner.request import demand_for, shape_for
+    from provisioner.planner.requirements import KeyedSpecError
     from provisioner.workload.load import load
 
     def look() -> str:
         loaded = load(spec)
-        shape = shape_for(loaded.workload)
-        demand_for(loaded.workload, shape)
+        try:
+            shape = shape_for(loaded.workload)
+            demand_for(loaded.workload, shape)
+        except KeyedSpecError as error:
+            error.where = error.where or loaded.position(error.key)
+            raise
         warned = f", {len(loaded.warnings)} warnings" if loaded.warnings else ""
         return f"{loaded.workload.task} of {shape.id}{warned}; `gpuprov plan {spec}` says whether it fits"
 
@@ -151,4 +172,9 @@ def _tried(check: str, look: Callable[[], str]) -> Finding:
     try:
         return Finding(check, "ok", look())
     except GpuprovError as error:
-        return Finding(check, "broken", error.message, error.remedy or "see the message")
+        return _broken(check, error)
+
+
+def _broken(check: str, error: GpuprovError, fix: str = "see the message") -> Finding:
+    found = f"{error.where}: {error.message}" if error.where else error.message
+    return Finding(check, "broken", found, error.remedy or fix)

@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 
 from provisioner.cli import settings
+from provisioner.cli.failure import DocumentedFailure
+from provisioner.errors import GpuprovError
 
 _MARKS = {"ok": "ok     ", "warning": "warning", "broken": "broken "}
 
@@ -22,14 +24,14 @@ _MARKS = {"ok": "ok     ", "warning": "warning", "broken": "broken "}
     "--print-iam", "iam", type=click.Choice(["aws"]), help="Print the least rights for each purpose, and nothing else."
 )
 @click.option("--format", "output", type=click.Choice(["table", "json"]), default="table")
-def command(spec: Path | None, cloud: str | None, *, get_engine: bool, iam: str | None, output: str) -> int:
+def command(spec: Path | None, cloud: str | None, *, get_engine: bool, iam: str | None, output: str) -> None:
     """Say for each thing gpuprov needs whether it is ok, and what mends it where it is not."""
     if iam is not None:
         from provisioner.clouds.aws.rights import options, policies
 
         rights = {"schema": "gpuprov.iam/1", "cloud": iam, "policies": policies(), "options": options()}
         click.echo(json.dumps(rights, indent=2))
-        return 0
+        return
     from stacks.doctor import examine
 
     if get_engine:
@@ -45,4 +47,6 @@ def command(spec: Path | None, cloud: str | None, *, get_engine: bool, iam: str 
             click.echo(f"{_MARKS[finding.state]}  {finding.check}: {finding.found}")
             if finding.fix:
                 click.echo(f"         fix: {finding.fix}")
-    return 1 if any(f.state == "broken" for f in findings) else 0
+    broken = [f.check for f in findings if f.state == "broken"]
+    if broken:
+        raise DocumentedFailure(GpuprovError(f"broken: {', '.join(broken)}", remedy="mend each as its fix says"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from provisioner.errors import GpuprovError
+from provisioner.errors import Cancelled, GpuprovError, UsageError
 from stacks.engine.find import find_engine, find_yaml_language
 
 
@@ -20,6 +20,14 @@ def main(arguments: list[str]) -> int:
     except GpuprovError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code
+    except OSError as error:
+        sys.stderr.write(
+            f"error: {error.filename or 'the cache'}: {error.strerror}; check the path and its permissions\n"
+        )
+        return UsageError.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("error: interrupted; nothing half-made is left, run it again\n")
+        return Cancelled.exit_code
     sys.stdout.write(f"{found.path}\n")
     return 0
 

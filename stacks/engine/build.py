@@ -13,6 +13,7 @@ from stacks.engine.releases import Release
 
 GO_MINIMUM = (1, 26)
 _PROGRESS_EVERY_S = 15.0
+_VERSION_TIMEOUT_S = 60.0
 
 
 class BuildFailed(Exception):
@@ -20,12 +21,17 @@ class BuildFailed(Exception):
 
 
 def go_version() -> tuple[int, int] | None:
-    """Version of ``go`` on PATH as (major, minor), or ``None`` where there is none."""
+    """Version of ``go`` on PATH as (major, minor), or ``None`` where there is none that answers."""
     go = shutil.which("go")
     if go is None:
         return None
-    answer = subprocess.run([go, "version"], capture_output=True, text=True, check=False)
-    match = re.search(r"go(\d+)\.(\d+)", answer.stdout)
+    try:
+        answer = subprocess.run(
+            [go, "version"], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_VERSION_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r"go(\d+)\.(\d+)", answer.stdout.decode("utf-8", "replace"))
     return (int(match[1]), int(match[2])) if match else None
 
 
@@ -37,7 +43,7 @@ def build(release: Release, folder: Path, say: Say) -> None:
     """
     version = go_version()
     if version is None:
-        raise BuildFailed("no `go` on PATH")
+        raise BuildFailed("no `go` on PATH that answers its version")
     if version < GO_MINIMUM:
         raise BuildFailed(f"go {version[0]}.{version[1]} is older than {GO_MINIMUM[0]}.{GO_MINIMUM[1]}")
     module = folder / "module"
@@ -60,7 +66,15 @@ def _run(command: list[str], folder: Path, say: Say) -> str | None:
     began = last = time.monotonic()
     lines: list[str] = []
     packages = 0
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
         try:
             for line in process.stderr or ():
                 lines = [*lines[-5:], line.strip()]

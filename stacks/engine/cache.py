@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from provisioner.home import default_cache
 from stacks.engine.releases import Release
 
 Say = Callable[[str], None]
-
-
-def cache_folder() -> Path:
-    """``$XDG_CACHE_HOME/gpuprov`` or the platform's cache folder; never below ``GPUPROV_HOME``, so that an empty home costs no build."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    if base:
-        return Path(base) / "gpuprov"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "gpuprov"
-    return Path.home() / ".cache" / "gpuprov"
 
 
 def cached_program(release: Release) -> Path:
@@ -33,7 +22,12 @@ def cached_program(release: Release) -> Path:
 
 def release_folder(release: Release) -> Path:
     """The folder of one version of one program."""
-    return cache_folder() / "engine" / f"{release.program}-{release.version}"
+    return engine_folder() / f"{release.program}-{release.version}"
+
+
+def engine_folder() -> Path:
+    """Where all programs are kept: in the user's cache, never below ``GPUPROV_HOME``, so that an empty home costs no build."""
+    return default_cache() / "engine"
 
 
 @contextmanager
@@ -42,7 +36,7 @@ def exclusive(release: Release, say: Say) -> Iterator[None]:
 
     The lock is the kernel's (flock), so a killed holder frees it.
     """
-    folder = cache_folder() / "engine"
+    folder = engine_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{release.program}.lock").open("w") as handle:
         try:

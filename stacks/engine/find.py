@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from provisioner.errors import EngineMissing, UsageError
 from stacks.engine import build, cache, install
@@ -21,6 +22,9 @@ FOUR_WAYS = (
     f"put pulumi >= {ENGINE.minimum} on PATH, point {ENGINE_VARIABLE} at one, give the machine a way to get.pulumi.com, "
     f"or install Go >= {build.GO_MINIMUM[0]}.{build.GO_MINIMUM[1]} so that it can be built"
 )
+YAML_WAYS = f"put {YAML_LANGUAGE.program} on PATH, or install Go >= {build.GO_MINIMUM[0]}.{build.GO_MINIMUM[1]}"
+_VERSION_TIMEOUT_S = 60.0
+"""An engine answers its version in under a second; a program that never ends is no engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +51,9 @@ def find_engine(say: Say = lambda _text: None, *, obtain: bool = True) -> Engine
         return _named(Path(named))
     reasons: list[str] = []
     found = _on_path(ENGINE, reasons) or _cached(ENGINE, reasons)
-    if found or not obtain:
-        return found or _missing(ENGINE, reasons)
-    return _obtain(ENGINE, say, reasons, (("installer", install.install), ("go", build.build)))
+    if found is None and obtain:
+        found = _obtain(ENGINE, say, reasons, (("installer", install.install), ("go", build.build)))
+    return found or _missing(ENGINE, reasons, FOUR_WAYS)
 
 
 def find_yaml_language(say: Say = lambda _text: None, *, obtain: bool = True) -> Engine:
@@ -58,12 +62,14 @@ def find_yaml_language(say: Say = lambda _text: None, *, obtain: bool = True) ->
     Raises:
         EngineMissing: not there, and it cannot be built.
     """
-    reasons: list[str] = []
     on_path = shutil.which(YAML_LANGUAGE.program)
-    found = Engine(Path(on_path), "unknown", "path") if on_path else _cached(YAML_LANGUAGE, reasons)
-    if found or not obtain:
-        return found or _missing(YAML_LANGUAGE, reasons)
-    return _obtain(YAML_LANGUAGE, say, reasons, (("go", build.build),))
+    if on_path:
+        return Engine(Path(on_path), "unknown", "path")
+    reasons = [f"1. no {YAML_LANGUAGE.program} on PATH"]
+    found = _cached(YAML_LANGUAGE, reasons)
+    if found is None and obtain:
+        found = _obtain(YAML_LANGUAGE, say, reasons, (("go", build.build),))
+    return found or _missing(YAML_LANGUAGE, reasons, YAML_WAYS)
 
 
 def _named(path: Path) -> Engine:
@@ -93,10 +99,14 @@ def _on_path(release: Release, reasons: list[str]) -> Engine | None:
 
 def _cached(release: Release, reasons: list[str]) -> Engine | None:
     path = cache.cached_program(release)
-    if path.is_file() and os.access(path, os.X_OK):
+    if _is_program(path):
         return Engine(path, release.version, "cache")
     reasons.append(f"2. no cached copy at {path}")
     return None
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
 
 
 def _obtain(
@@ -104,7 +114,8 @@ def _obtain(
     say: Say,
     reasons: list[str],
     ways: tuple[tuple[str, Callable[[Release, Path, Say], None]], ...],
-) -> Engine:
+) -> Engine | None:
+    """The program by the first way that gives one, kept in the cache; ``None`` where none does, with the reasons added."""
     with cache.exclusive(release, say):
         # Another process may have finished while we waited for the lock.
         found = _cached(release, [])
@@ -117,12 +128,15 @@ def _obtain(
                 except (build.BuildFailed, install.InstallFailed) as error:
                     reasons.append(f"{len(reasons) + 1}. {error}")
                     continue
+                if not _is_program(folder / "bin" / release.program):
+                    reasons.append(f"{len(reasons) + 1}. the {source} left no {release.program}")
+                    continue
                 return Engine(cache.publish(release, folder), release.version, source)
-    return _missing(release, reasons)
+    return None
 
 
-def _missing(release: Release, reasons: list[str]) -> Engine:
-    raise EngineMissing(f"no {release.program} engine: {'; '.join(reasons)}", remedy=FOUR_WAYS)
+def _missing(release: Release, reasons: list[str], ways: str) -> NoReturn:
+    raise EngineMissing(f"no {release.program}: {'; '.join(reasons)}", remedy=ways)
 
 
 def _order(version: str) -> tuple[int, ...]:
@@ -136,7 +150,7 @@ def program_version(path: Path) -> str | None:
     except OSError:
         return None
     key = f"{path}:{facts.st_size}:{facts.st_mtime_ns}"
-    memory = cache.cache_folder() / "engine" / "versions.json"
+    memory = cache.engine_folder() / "versions.json"
     known = _remembered(memory)
     if key in known:
         return known[key]
@@ -149,10 +163,17 @@ def program_version(path: Path) -> str | None:
 def _ask_version(path: Path) -> str | None:
     environment = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
     try:
-        answer = subprocess.run([str(path), "version"], capture_output=True, text=True, check=False, env=environment)
-    except OSError:
+        answer = subprocess.run(
+            [str(path), "version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            env=environment,
+            timeout=_VERSION_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.fullmatch(r"v?(\d+\.\d+\.\d+\S*)", answer.stdout.strip())
+    match = re.fullmatch(r"v?(\d+\.\d+\.\d+\S*)", answer.stdout.decode("utf-8", "replace").strip())
     return match[1] if match and answer.returncode == 0 else None
 
 
@@ -162,7 +183,8 @@ def _remembered(memory: Path) -> dict[str, str]:
     except (OSError, ValueError):
         # A memory that cannot be read costs one more `pulumi version`, nothing else.
         return {}
-    return known if isinstance(known, dict) else {}
+    pairs = known.items() if isinstance(known, dict) else ()
+    return {key: version for key, version in pairs if isinstance(version, str)}
 
 
 def _remember(memory: Path, known: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from provisioner.catalog.snapshot import load_catalog
-from provisioner.cli.main import group
+from provisioner.cli.main import group, run
 from stacks import doctor
 from stacks.engine.releases import ENGINE
 
@@ -85,3 +85,76 @@ def test_the_command_prints_findings_and_json(home: Path, engine: Path) -> None:
     document = json.loads(CliRunner().invoke(group, ["doctor", "--format", "json"]).stdout)
     assert document["schema"] == "gpuprov.doctor/1"
     assert {check["check"] for check in document["checks"]} >= {"engine", "home", "state", "catalog", "cloud sandbox"}
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize(("task", "place", "said"), [("sevre", "4:7", "sevre"), ("serve", "3:13", "no/such")])
+def test_a_wrong_spec_is_shown_at_its_place(home: Path, tmp_path: Path, task: str, place: str, said: str) -> None:
+    spec = tmp_path / "workload.yaml"
+    spec.write_text(f"version: 1\nname: case\nmodel: {{id: no/such}}\ntask: {task}\n")
+    finding = found(doctor.examine(home, "sandbox", spec), "spec")
+    assert finding.state == "broken"
+    assert finding.found.startswith(f"{spec}:{place}: ")
+    assert said in finding.found
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize(
+    ("backend", "provider", "state", "said"),
+    [
+        ("s3://team-state", None, "broken", "needs a secrets provider"),
+        ("s3://team-state", "awskms://alias/team", "ok", "s3://team-state, secrets by awskms://alias/team"),
+        ("s3://team-state", "rot13", "broken", "rot13"),
+        ("ftp://team-state", "passphrase", "broken", "none that gpuprov knows"),
+    ],
+)
+def test_a_remote_backend_is_judged_without_touching_it(
+    backend: str, provider: str | None, state: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Path(os.environ["GPUPROV_HOME"])
+    monkeypatch.setenv("GPUPROV_BACKEND", backend)
+    if provider:
+        monkeypatch.setenv("GPUPROV_SECRETS_PROVIDER", provider)
+    finding = found(doctor.examine(home, "sandbox"), "state")
+    assert finding.state == state
+    assert said in finding.found
+    assert (finding.fix is None) == (state == "ok")
+
+
+def test_stacks_without_their_passphrase_are_broken(home: Path, engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = home / "state" / ".pulumi" / "stacks" / "gpuprov" / "chat.json"
+    stack.parent.mkdir(parents=True)
+    stack.write_text("{}")
+    assert found(doctor.examine(home, "sandbox"), "state").state == "broken"
+    monkeypatch.setenv("GPUPROV_SECRETS_PROVIDER", "awskms://alias/team")
+    assert found(doctor.examine(home, "sandbox"), "state").state == "ok"
+
+
+def test_a_home_in_a_folder_that_may_not_be_entered_is_broken(
+    tmp_path: Path, engine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.exists
+
+    def exists(path: Path, **options: bool) -> bool:
+        del options
+        if path.is_relative_to(tmp_path / "closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, "exists", exists)
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
+    assert found(doctor.examine(tmp_path / "closed" / "home", "sandbox"), "home").state == "broken"
+
+
+def test_something_broken_is_one_error_line_and_exit_1(
+    home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPUPROV_PULUMI", str(tmp_path / "nothing"))
+    for form in ("json", "table"):
+        assert run(["doctor", "--format", form]) == 1
+        out, err = capsys.readouterr()
+        assert err == "error: broken: engine; mend each as its fix says\n"
+        if form == "json":
+            states = {check["check"]: check["state"] for check in json.loads(out)["checks"]}
+            assert states["engine"] == "broken"
+    assert "--get-engine" not in out, "what a variable names cannot be fetched"

@@ -99,7 +99,7 @@ def test_go_builds_once_and_the_copy_is_reused(bare: Path) -> None:
     assert find.find_engine(said.append).source == "go"
     assert any("building pulumi" in text for text in said)
     assert find.find_engine() == find.Engine(cache.cached_program(ENGINE), ENGINE.version, "cache")
-    assert not list((cache.cache_folder() / "engine").glob(".*partial"))
+    assert not list(cache.engine_folder().glob(".*partial"))
 
 
 def test_without_obtain_nothing_is_built(bare: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_killed_build_leaves_no_half_program(bare: Path) -> None:
     assert not cache.cached_program(ENGINE).exists()
     fake_go(bare / "bin")
     assert find.find_engine().source == "go"
-    assert not list((cache.cache_folder() / "engine").glob(".*partial"))
+    assert not list(cache.engine_folder().glob(".*partial"))
 
 
 def test_an_unreachable_installer_is_a_reason_not_a_crash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -201,3 +201,59 @@ def test_go_version_reads_major_and_minor(bare: Path) -> None:
     assert build.go_version() is None
     fake_go(bare / "bin", version="1.27rc1")
     assert build.go_version() == (1, 27)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["exec sleep 1000", "printf '\\377\\376'", "echo not a version", "echo v3.272.0; exit 3", "exec cat"],
+    ids=["never ends", "binary", "words", "fails", "reads"],
+)
+def test_a_program_that_is_no_engine_is_refused_in_time(bare: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    monkeypatch.setattr(find, "_VERSION_TIMEOUT_S", 0.5)
+    path = program(bare / "mine", ENGINE.version)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    monkeypatch.setenv("GPUPROV_PULUMI", str(path))
+    with pytest.raises(UsageError, match="no pulumi that runs"):
+        find.find_engine()
+
+
+def test_a_way_that_leaves_no_program_is_a_reason(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(install, "install", lambda *_arguments: None)
+    with pytest.raises(EngineMissing, match=r"3\. the installer left no pulumi; 4\. no `go`"):
+        find.find_engine()
+    assert not cache.release_folder(ENGINE).exists()
+
+
+def test_the_yaml_language_has_ways_of_its_own(bare: Path) -> None:
+    with pytest.raises(EngineMissing) as caught:
+        find.find_yaml_language()
+    assert caught.value.message.startswith("no pulumi-language-yaml: 1. no pulumi-language-yaml on PATH; 2. no cached")
+    assert "; 3. no `go`" in caught.value.message
+    assert caught.value.remedy == find.YAML_WAYS
+    with pytest.raises(EngineMissing, match=r"2\. no cached copy"):
+        find.find_yaml_language(obtain=False)
+
+
+def test_a_damaged_memory_of_versions_is_no_trouble(bare: Path) -> None:
+    path = program(bare / "mine", ENGINE.version)
+    memory = cache.engine_folder() / "versions.json"
+    memory.parent.mkdir(parents=True)
+    for content in ("[]", "{", '{"x": 5}', ""):
+        memory.write_text(content)
+        assert find.program_version(path) == ENGINE.version
+
+
+def test_the_module_prints_the_path_or_one_error(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def module(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "stacks.engine", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
+
+    program(bare / "bin" / "pulumi", ENGINE.version)
+    done = module()
+    assert (done.returncode, done.stdout) == (0, f"{bare / 'bin' / 'pulumi'}\n")
+    (bare / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(bare / "file"))
+    done = module("yaml-language")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {bare / 'file'}")
+    assert module("nothing").returncode == 2
