@@ -18,7 +18,7 @@ from stacks.provider.identity import Slot, object_tags
 from stacks.provider.inputs import InstanceInputs, WantedVolume
 from stacks.provider.journal import Note, Stage
 from stacks.provider.lifeline import Lifeline
-from stacks.provider.machine import VISIBILITY, Watch, regions
+from stacks.provider.machine import VISIBILITY, Watch, is_over, regions
 
 KIND = "volume"
 _ROUNDS_MAX = 8
@@ -74,7 +74,7 @@ class Disks:
         """The disk, made or found in the machine's zone, large enough and attached.
 
         Raises:
-            Rejected: the disk is in another zone, is larger than wanted, or the machine is in none.
+            Rejected: the disk is in another zone or has another machine, or the machine is in no zone.
             GpuprovError: the cloud refused.
         """
         slot = Slot(owner.stack_id, owner.stack, wanted.name)
@@ -87,7 +87,7 @@ class Disks:
             )
         if disk.size_bytes < wanted.size_bytes:
             disk = self.cloud.grow_volume(place, disk.id, wanted.size_bytes)
-        if disk.attached_to != instance.id:
+        if self._free(disk, slot, instance) != instance.id:
             self.cloud.attach_volume(place, instance.id, disk.id)
         return disk
 
@@ -112,6 +112,28 @@ class Disks:
             for placement, volume_id in {*([known] if known else []), *_made(note)}:
                 self._delete(placement, volume_id, slot, places)
             calls.forget()
+
+    def _free(self, disk: Volume, slot: Slot, instance: Instance) -> str | None:
+        """What the disk is attached to, once no other machine has it: this machine or none.
+
+        Raises:
+            Rejected: a machine that lives has it.
+            TimedOut: the cloud does not let go of it.
+        """
+        holder, waited_s = disk.attached_to, 0.0
+        while holder not in (None, instance.id):
+            other = self.cloud.get_instance(instance.placement, holder)
+            if other is not None and not is_over(other.state):
+                raise Rejected(
+                    f"data disk {disk.name} ({disk.id}) is attached to {holder}, which is {other.state}",
+                    remedy="detach it there, or end that machine",
+                )
+            if waited_s > _DETACH_MAX.total_seconds():
+                raise TimedOut(f"data disk {disk.id} is still attached to {holder}, which has ended")
+            self.lifeline.sleep(_POLL_S)
+            waited_s += _POLL_S
+            holder = self._holder(disk.id, slot, [instance.placement])
+        return holder
 
     def _find_settled(self, slot: Slot, placements: Sequence[Placement]) -> Volume | None:
         """The disk of a slot; one that an earlier run made a moment ago and that is not visible yet is waited for."""

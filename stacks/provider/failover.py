@@ -171,6 +171,7 @@ class Failover:
     def _settled(self, offer: Placement, round_number: int) -> Instance:
         """The machine of one create call; the journal knows at each moment whether it may exist."""
         request = self._request(offer, round_number)
+        self.lifeline.check()  # before the note: a call that never went out needs no settling
         note = Note("instance", Stage.CALLING, offer, self.inputs.launch.generation, round_number, self.cloud.now())
         self.journal.write(note)
         try:
@@ -269,7 +270,8 @@ class Failover:
                 f"machines of this launch ended {ROUNDS_MAX} times in {', '.join(offer.key for offer in spent)}",
                 remedy="find out what ends them; a refresh then renews the launch",
             )
-        tried = f"{len(self.attempts)} offer{'s' if len(self.attempts) != 1 else ''}"
+        count = len({attempt.offer for attempt in self.attempts})
+        tried = f"{count} offer{'s' if count != 1 else ''}"
         if self._refusals and all(isinstance(error, QuotaError) for error in self._refusals):
             first = self._refusals[0]
             return QuotaError(f"the quota refused all of {tried}: {first.message}", remedy=first.remedy)

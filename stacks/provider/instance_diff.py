@@ -42,6 +42,9 @@ def diff(urn: str, olds: Mapping[str, Any], news: Mapping[str, Any]) -> Differen
     known = {key: value for key, value in news.items() if not has_unknown(value)}
     power = at("power", known, read_power) if "power" in known else Power.RUNNING
     reasons = _reasons_for_new(state, olds, news, known)
+    stack_id = _mapping(news.get("launch")).get("stackId")
+    if stack_id not in (None, UNKNOWN, state.stack_id):
+        reasons["launch"] = "its launch is another one, with another stack-id"
     is_missing = is_over(state.power) and power is Power.RUNNING
     if is_missing:
         reasons["power"] = f"the machine is {state.power}"
@@ -118,7 +121,7 @@ def _check_replacement(
             )
     launch = _mapping(news.get("launch"))
     generation = launch.get("generation", UNKNOWN)
-    is_ahead = generation is UNKNOWN or int(generation) > state.generation
+    is_ahead = "launch" in reasons or generation is UNKNOWN or int(generation) > state.generation
     if not is_missing and not is_ahead:
         raise UsageError(
             f"a new machine is needed ({'; '.join(reasons.values())}), but its launch is still of generation "

@@ -135,8 +135,8 @@ class PatientCloud(Cloud):
                 if number == TRIES - 1 and lost is None:
                     raise
             except CredentialsError as error:
-                # Rights lost in between say nothing about the try whose answer is lost.
-                if lost is not None:
+                # Rights lost in between say nothing about a machine that a try without an answer may have made.
+                if lost is not None and makes:
                     raise lost from error
                 raise
         if lost is None:

@@ -197,10 +197,11 @@ class FakeCloud(Cloud):
     def terminate_instance(self, placement: Placement, instance_id: str) -> None:
         def act() -> None:
             machine = self.machines.get(instance_id)
-            if machine is not None and self._is_visible(machine):  # an invisible one is answered as gone
-                if not self._now(machine).state.is_gone and machine.gone_at is None:
-                    machine.instance = replace(machine.instance, state=InstanceState.TERMINATING)
-                    machine.gone_at = self.clock.now + self.ending
+            if machine is None or not self._is_visible(machine):
+                return  # an invisible one is answered as gone
+            if not self._now(machine).state.is_gone and machine.gone_at is None:
+                machine.instance = replace(machine.instance, state=InstanceState.TERMINATING)
+                machine.gone_at = self.clock.now + self.ending
 
         self._call("terminate_instance", placement.key, act)
 
@@ -299,9 +300,12 @@ class FakeCloud(Cloud):
         def act() -> list[BillableObject]:
             machines = [self._now(m) for m in self.machines.values() if self._is_visible(m)]
             return [
-                *(_object("instance", i.placement, i.id, i.state, i.tags, self.clock.now) for i in machines),
                 *(
-                    _object("security-group", p, g, "available", t, self.clock.now)
+                    _object("instance", i.placement, i.id, i.state, tags=i.tags, moment=self.clock.now)
+                    for i in machines
+                ),
+                *(
+                    _object("security-group", p, g, "available", tags=t, moment=self.clock.now)
                     for g, (p, t, _) in self.groups.items()
                 ),
             ]
@@ -390,6 +394,6 @@ def _region(placement: Placement) -> tuple[str, str]:
 
 
 def _object(
-    kind: str, place: Placement, object_id: str, state: str, tags: Mapping[str, str], moment: datetime
+    kind: str, place: Placement, object_id: str, state: str, *, tags: Mapping[str, str], moment: datetime
 ) -> BillableObject:
     return BillableObject(place.cloud, kind, object_id, place.region, place.zone, str(state), dict(tags), None, moment)

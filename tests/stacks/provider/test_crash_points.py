@@ -171,9 +171,9 @@ def test_every_crash_point_then_up(home: Path, scene: str, lag: timedelta) -> No
             assert_whole(mini)
 
 
-@pytest.mark.parametrize("lag", LAGS, ids=["seen at once", "seen late"])
 @pytest.mark.parametrize("scene", SCENES)
-def test_every_crash_point_then_destroy(home: Path, scene: str, lag: timedelta) -> None:
+def test_every_crash_point_then_destroy(home: Path, scene: str) -> None:
+    lag = LAGS[1]
     for index in calls_of(home, scene, lag):
         for after in (False, True):
             mini = stage(home, scene, lag)
@@ -200,7 +200,7 @@ def test_two_crashes(home: Path, scene: str) -> None:
     lag = LAGS[1]
     chance = random.Random(scene)
     indices = calls_of(home, scene, lag)
-    for _ in range(60):
+    for _ in range(30):
         mini = stage(home, scene, lag)
         crash(mini, SCENES[scene][1], chance.choice(indices), after=chance.random() < 0.5)
         second = len(mini.cloud.calls) + chance.randrange(12)
@@ -211,7 +211,7 @@ def test_two_crashes(home: Path, scene: str) -> None:
 
 def test_random_lives(home: Path) -> None:
     """Seeded schedules of edits, losses, errors and crashes; at no moment two machines, at the end nothing."""
-    for seed in range(120):
+    for seed in range(80):
         _live(home, random.Random(seed))
 
 

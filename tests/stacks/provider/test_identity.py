@@ -29,7 +29,10 @@ def test_a_token_is_a_function_of_its_parts_and_fits_ec2(slot: Slot, generation:
     assert len(token) <= 64
 
 
-@given(st.tuples(texts, texts, st.integers(1, 9), st.integers(0, 3), texts), st.tuples(texts, texts, st.integers(1, 9), st.integers(0, 3), texts))
+@given(
+    st.tuples(texts, texts, st.integers(1, 9), st.integers(0, 3), texts),
+    st.tuples(texts, texts, st.integers(1, 9), st.integers(0, 3), texts),
+)
 def test_other_parts_give_another_token(one: tuple, other: tuple) -> None:
     tokens = [Slot(s, "x", r).token(g, n, o) for s, r, g, n, o in (one, other)]
     assert (tokens[0] == tokens[1]) == (one == other)
@@ -40,7 +43,9 @@ def test_machines_and_disks_of_one_name_have_different_tokens() -> None:
 
 
 def test_a_token_never_changes_between_versions() -> None:
-    assert SLOT.token(1, 0, "aws/us-east-1/use1-az1/g6.xlarge/spot") == "07b39a757286de7498123a3269432da3a563425142e3ad45"
+    assert (
+        SLOT.token(1, 0, "aws/us-east-1/use1-az1/g6.xlarge/spot") == "07b39a757286de7498123a3269432da3a563425142e3ad45"
+    )
 
 
 @given(slots, texts)
@@ -68,7 +73,7 @@ def test_a_slot_is_told_by_its_urn() -> None:
 
 def test_all_contracted_tags_are_there_and_only_some_may_be_stated() -> None:
     assert set(tags.REQUIRED) == written().keys()
-    stated = {key: "stated" for key in (*tags.REQUIRED, "team")}
+    stated = dict.fromkeys((*tags.REQUIRED, "team"), "stated")
     assert {key for key, value in written(stated=stated).items() if value == "stated"} == {*OVERRIDABLE, "team"}
 
 

@@ -84,7 +84,13 @@ AHEAD = {**LAUNCH, "generation": 2, "createdAt": UNKNOWN, "expiresAt": UNKNOWN, 
         ({"launch": AHEAD}, {}),
         ({"wait": "created"}, {}),
         ({}, {"power": "pending"}),
-        ({}, {"expiresAt": "2026-12-03T00:00:00Z", "cloudTags": {**OLDS["cloudTags"], "gpuprov:expires-at": "2026-12-03T00:00:00Z"}}),
+        (
+            {},
+            {
+                "expiresAt": "2026-12-03T00:00:00Z",
+                "cloudTags": {**OLDS["cloudTags"], "gpuprov:expires-at": "2026-12-03T00:00:00Z"},
+            },
+        ),
         ({}, {"cloudTags": {**OLDS["cloudTags"], "foreign": "tag"}}),
         ({"power": "stopped"}, {"power": "stopped"}),
         ({"power": "stopped"}, {"power": "stopping"}),
@@ -164,6 +170,11 @@ def test_what_would_cost_data_is_refused_with_the_steps(news: dict[str, Any], te
     after = {key: value for key, value in {**NEWS, **news}.items() if value is not None}
     with pytest.raises(Rejected, match=text):
         diff(urn("gpu"), OLDS, after)
+
+
+def test_a_machine_of_another_launch_is_replaced() -> None:
+    assert changed({"launch": {**LAUNCH, "stackId": "another"}}) == {"launch": True}
+    assert changed({"launch": {**LAUNCH, "stackId": UNKNOWN}}) == {}
 
 
 def test_a_machine_without_disks_may_move() -> None:

@@ -89,7 +89,7 @@ def test_a_life_over_the_wire(home: Path) -> None:
 
 def test_previews_know_what_can_be_known(home: Path) -> None:
     with PluginClient(home).configure() as plugin:
-        news = {**program(), "launch": {fact: UNKNOWN for fact in FACTS}, "volumes": UNKNOWN}
+        news = {**program(), "launch": dict.fromkeys(FACTS, UNKNOWN), "volumes": UNKNOWN}
         checked = plugin.check("gpu", news)
         assert not checked.failures
         seen = MessageToDict(plugin.create("gpu", checked.inputs, preview=True).properties)
@@ -166,9 +166,7 @@ def test_a_half_made_machine_is_handed_to_the_engine_and_completed_by_update(hom
 
 def test_a_bug_is_no_traceback_either(home: Path) -> None:
     with PluginClient(home).configure() as plugin, pytest.raises(grpc.RpcError) as failure:
-        plugin.stub.Read(
-            provider_pb2.ReadRequest(id="x", urn=urn("gpu"), properties=struct({"createdAt": 5.0}))
-        )
+        plugin.stub.Read(provider_pb2.ReadRequest(id="x", urn=urn("gpu"), properties=struct({"createdAt": 5.0})))
     assert "does not read" in failure.value.details()
     assert "line " not in failure.value.details()
 

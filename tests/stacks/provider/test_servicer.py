@@ -31,10 +31,9 @@ def test_each_failure_becomes_one_of_ours() -> None:
 
 def test_a_bug_keeps_its_traceback_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stacks.provider.servicer.gettempdir", lambda: str(tmp_path))
-    try:
-        raise KeyError("zone")
-    except KeyError as error:
-        found, _, _ = failure_of(error)
+    with pytest.raises(KeyError) as caught:
+        _break()
+    found, _, _ = failure_of(caught.value)
     assert isinstance(found, InternalBug)
     (log,) = tmp_path.glob("*.log")
     assert str(log) in str(found)
@@ -42,6 +41,10 @@ def test_a_bug_keeps_its_traceback_in_a_file(tmp_path: Path, monkeypatch: pytest
     assert "test_servicer.py" not in str(found)
     monkeypatch.setattr("stacks.provider.servicer.gettempdir", lambda: str(tmp_path / "absent"))
     assert "could not be kept" in str(failure_of(KeyError("zone"))[0])
+
+
+def _break() -> None:
+    raise KeyError("zone")
 
 
 def test_texts_for_people_and_for_gpuprov(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +93,9 @@ def test_each_cloud_settings_of_a_spec_open_the_cloud_once(
     plugin: GpuprovProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[Any] = []
-    monkeypatch.setattr("stacks.provider.plugin.open_cloud", lambda _n, _h, s: opened.append(s) or FakeCloud(name="aws"))
+    monkeypatch.setattr(
+        "stacks.provider.plugin.open_cloud", lambda _n, _h, s: opened.append(s) or FakeCloud(name="aws")
+    )
     configure(plugin, "aws")
     for vpc in ("vpc-1", "vpc-2", "vpc-1"):
         workload = {"name": "chat", "task": "serve", "aws": {"vpc": vpc, "image": "ami-1"}}

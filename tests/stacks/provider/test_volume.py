@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from provisioner.errors import CloudError, Rejected
+from stacks.provider.session import PartialFailure
 from stacks.provider.values import UNKNOWN, Properties, plain_map, wrap_map
 from stacks.provider.volume import Volumes
 from tests.fakes.mini_engine import MiniEngine, engine, offer, program, urn
@@ -122,3 +123,34 @@ def test_disks_in_two_zones_cannot_be_had_by_one_machine(home: Path) -> None:
         mini.up(program(disks=disks))
     assert isinstance(failure.value.cause, Rejected)  # type: ignore[attr-defined]
     assert mini.cloud.living == []
+
+
+def test_a_disk_is_waited_for_while_its_last_machine_lets_go(home: Path) -> None:
+    mini = engine(home)
+    mini.up(program(disks=DISKS))
+    (disk,) = mini.cloud.disks.values()
+    old = mini.cloud.living[0].id
+    mini.cloud.reclaim(old)
+    disk.volume = replace(disk.volume, attached_to=old)
+    letting_go = mini.cloud.clock.now + timedelta(seconds=30)
+
+    def let_go(_call: object) -> None:
+        if disk.volume.attached_to == old and mini.cloud.clock.now > letting_go:
+            disk.volume = replace(disk.volume, attached_to=None)
+
+    mini.cloud.on_call = let_go
+    mini.up(program(disks=DISKS))
+    assert disk.volume.attached_to == mini.cloud.living[0].id != old
+
+
+def test_a_disk_that_another_living_machine_has_is_not_taken_from_it(home: Path) -> None:
+    mini = engine(home)
+    mini.up(program(disks=DISKS))
+    (disk,) = mini.cloud.disks.values()
+    first = mini.cloud.living[0]
+    mini.cloud.machines[first.id].instance = replace(first, tags={})  # somebody took it out of our hands
+    mini.cloud.clock.advance(timedelta(hours=1))
+    del mini.state["gpu"]
+    with pytest.raises(PartialFailure, match=f"attached to {first.id}, which is running"):
+        mini.up(program(disks=DISKS))
+    assert disk.volume.attached_to == first.id
