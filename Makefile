@@ -62,10 +62,10 @@ proof-kill: $(VENV)/.installed-dev engine ## SIGKILL `up` COUNT times; nothing m
 	$(BIN)/python -m tests.proofs.kill --count $(COUNT) --out docs/proofs/kill.md
 
 proof-sizing: $(VENV)/.installed-dev ## the memory verdict against published measurements
-	$(BIN)/python -m tests.proofs.sizing --out docs/proofs/sizing.md
+	$(BIN)/python -m tests.proofs.accuracy memory --out docs/proofs/sizing.md
 
 proof-throughput: $(VENV)/.installed-dev ## predicted rates against published measurements
-	$(BIN)/python -m tests.proofs.throughput --out docs/proofs/throughput.md
+	$(BIN)/python -m tests.proofs.accuracy speed --out docs/proofs/throughput.md
 
 bench: $(VENV)/.installed-dev engine ## speed, as ratios
 	$(BIN)/python -m benchmarks.plan_speed
