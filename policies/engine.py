@@ -7,7 +7,7 @@ resource is made; what is unknown then still fails.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,13 @@ from policies.secrets import redact, redact_shapes
 from policies.selection import Override, Policy
 from provisioner.catalog.snapshot import load_catalog
 from provisioner.errors import Position, SpecError, UsageError
+from provisioner.records import record
 
 NO_SOURCE = JsonSource("-", "{}", {})
 """Resources of an engine lie in no file."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Diagnostic:
     """What the engine is told of one rule on one resource."""
 

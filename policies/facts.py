@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from enum import Enum, StrEnum
 from typing import Any, Final, TypeAlias, TypeVar
@@ -19,6 +19,7 @@ from provisioner.catalog.instances import InstanceType
 from provisioner.errors import Position
 from provisioner.planner.judge import OfferFit
 from provisioner.planner.plan import Plan
+from provisioner.records import record
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.shapes import ModelShape
 from provisioner.workload.part import SpecPart
@@ -61,7 +62,7 @@ def nowhere(key: str) -> Position:
     return Position("-")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Subject:
     """One thing that is judged.
 
@@ -76,7 +77,7 @@ class Subject:
     locate: Callable[[str], Position] = field(default=nowhere, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SpecFacts(Subject):
     """What a workload asks for. ``unknown_keys`` are dotted keys whose value is computed later; ``workload`` lacks them."""
 
@@ -103,7 +104,7 @@ class SpecFacts(Subject):
         return entries
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """An offer that the workload may end up on. ``key`` leads to it in its document (``choice``, ``offers[1]``).
 
@@ -139,7 +140,7 @@ class Candidate:
         return f"{kind} in {self.region}" if isinstance(self.region, str) else kind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class PlacementFacts(Subject):
     """A workload together with the offers that it may end up on.
 
@@ -161,12 +162,12 @@ class PlacementFacts(Subject):
     """What would hold the workload, in words; asked for only when something fails."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class OfferedFacts(PlacementFacts):
     """The same where the offers are gpuprov's own to take, from a spec, a plan or a ``GpuInstance``: price and place count too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Disk:
     """A disk of a machine, or on its own. ``role`` is ``root`` or ``data``; ``encrypted`` ``None``: the account's default decides."""
 
@@ -177,7 +178,7 @@ class Disk:
     size_bytes: Known[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class MachineFacts(Subject):
     """A machine, or a template of one, that another program declares."""
 
@@ -209,14 +210,14 @@ class MachineFacts(Subject):
     """Why that spec could not be read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class DiskFacts(Subject):
     """A disk declared on its own."""
 
     disk: Disk
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Opening:
     """What a firewall lets in: from one range of addresses to some ports (``None`` = all)."""
 
@@ -225,7 +226,7 @@ class Opening:
     ports: Known[tuple[int, int] | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class FirewallFacts(Subject):
     """A security group, or a firewall rule, with what it lets in."""
 

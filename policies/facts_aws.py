@@ -7,19 +7,19 @@ reference for instance metadata options and block device mappings; read 2026-11.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from policies.facts import UNKNOWN, Disk, DiskFacts, FirewallFacts, Known, MachineFacts, Opening, Unknown
 from policies.json_value import Value
 from policies.resources import Places, Resource, catalog_row, child, has_gpu, is_set, read_tags, workload_path
 from provisioner.catalog.snapshot import Catalog
+from provisioner.records import record
 from provisioner.units import GIB
 
 _ROOT_DEVICES = ("/dev/sda1", "/dev/xvda", "/dev/sda")
 _ZONE_LETTER = re.compile(r"(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)[a-z]")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Machine:
     """An instance with the launch template that fills what it leaves open."""
 

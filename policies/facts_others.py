@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from policies.config import shown
@@ -13,11 +13,12 @@ from policies.placement import Place, Placer
 from policies.resources import Resource
 from provisioner.errors import SpecError
 from provisioner.planner.requirements import KeyedSpecError
+from provisioner.records import record
 from provisioner.workload.load import load
 from provisioner.workload.spec import Workload
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Project:
     """The folders that the tag's path may be relative to: the program's own, and those above it up to the repository's."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from policies.facts import UNKNOWN, Known, OfferedFacts, Source, Subject, Unknown, steps
@@ -12,6 +11,7 @@ from policies.json_value import Value
 from policies.placement import Place, Placer
 from provisioner.errors import Position
 from provisioner.planner.requirements import KeyedSpecError
+from provisioner.records import record
 from provisioner.units import GIB, parse_bytes
 from provisioner.workload.spec import Workload
 
@@ -20,7 +20,7 @@ ROOT_VOLUME_BYTES = 100 * GIB
 """What the provider takes where no root volume is stated."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Holder:
     """Where a resource was found."""
 

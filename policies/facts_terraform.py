@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from policies.facts import UNKNOWN, Known, Source, Subject
@@ -20,6 +19,7 @@ from policies.json_value import Value
 from policies.placement import Placer
 from policies.resources import Resource
 from provisioner.errors import Position, UsageError
+from provisioner.records import record
 
 _INDEX = re.compile(r"\[[^\]]*\]")
 _GONE = (["delete"], ["forget"], ["read"])
@@ -66,7 +66,7 @@ def bare(address: str) -> str:
     return _INDEX.sub("", address)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Entry:
     """A managed resource of a document, as it will be."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from policies.secrets import redact_shapes
 from policies.selection import Policy, RuleChoice
 from policies.waivers import Waiver
 from provisioner.errors import PolicyViolation, Position, UsageError
+from provisioner.records import record
 
 if TYPE_CHECKING:
     from provisioner.catalog.snapshot import Catalog
@@ -33,7 +34,7 @@ class RuleCrashed(UsageError):
     kind = "rule-crashed"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Finding:
     """One judgement with its place, its level and what became of it."""
 
@@ -63,7 +64,7 @@ class Finding:
         return self.result is Result.FAIL or (self.result is Result.UNKNOWN and not self.unknown_passes)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Verdict:
     """All judgements of one run, passes included, in a stable order."""
 

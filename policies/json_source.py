@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from json.decoder import JSONDecoder
 from typing import Any
 
 from provisioner.errors import Position, UsageError
+from provisioner.records import record
 
 PathStep = str | int
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -19,7 +20,7 @@ DEPTH_MAX = 200
 """Nesting beyond which a document is refused; Terraform and Pulumi documents stay below 40."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class JsonSource:
     """A JSON document together with its text."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from policies.facts import UNKNOWN, Known, Unknown
 from policies.json_source import PathStep
+from provisioner.records import record
 
 _TRUE = (True, "true", "TRUE", "True", 1, "1")
 _FALSE = (False, "false", "FALSE", "False", 0, "0")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Value:
     """A value of a document: JSON, ``None`` where absent, or ``UNKNOWN``; ``path`` is where it stands or would stand."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from provisioner.records import record
 from provisioner.workload.kinds import Kind
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Parameter:
     """One parameter. ``kind`` reads what a policy file says; a ``None`` default switches that part of the rule off."""
 

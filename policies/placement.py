@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from provisioner.planner.judge import OfferFit, offer_fit
 from provisioner.planner.plan import Plan, PlannedOffer
 from provisioner.planner.request import Request, demand_for, shape_for
 from provisioner.planner.requirements import Requirements
+from provisioner.records import record
 from provisioner.sizing.demand import Demand, ServingDemand
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.layouts import feasible_layouts, layout_objections
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 DEGREES_MAX = 16
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Place:
     """An offer as a document names it; ``layout`` is what the document wants to run there."""
 

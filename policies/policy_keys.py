@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -12,6 +11,7 @@ from policies.rule import Level, Rule
 from policies.selection import Override
 from policies.waivers import REASON_CHARACTERS_MIN
 from provisioner.errors import Position, UsageError
+from provisioner.records import record
 from provisioner.workload.kinds import Kind, Listing, Misfit, Table, Text, Whole, Words, as_scalar, suggest
 from provisioner.workload.tree import Branch, Items, Node, Path, key_mark, mark_of, node_at, show, shown_path
 from provisioner.workload.yaml_tree import YamlFault, read_yaml
@@ -126,7 +126,7 @@ def read_override(rule: Rule, node: Node) -> Override:
     return Override(found["level"], {name: found[name] for name in parameters if found[name] is not None}, passes)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Key:
     """One key of a mapping: the kind of its value, and whether it must be there. Absent ones read as ``default``."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from policies.facts import UNKNOWN, Known, Source, Unknown, parents
 from policies.json_source import JsonSource, PathStep
@@ -16,6 +15,7 @@ from policies.json_value import Value
 from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.snapshot import Catalog
 from provisioner.errors import Position
+from provisioner.records import record
 from provisioner.tags import WORKLOAD
 
 Places = dict[str, tuple[PathStep, ...]]
@@ -24,7 +24,7 @@ WORKLOAD_KEYS = (WORKLOAD, WORKLOAD.replace(":", "-"), WORKLOAD.replace(":", "_"
 """The tag and its spellings as label or metadata key of Google Cloud, whose labels take no colon."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Resource:
     """One resource of another program's document: its attributes, and where they stand."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from enum import StrEnum
 from typing import Any
 
 from policies.facts import Subject
 from policies.parameters import Parameter
+from provisioner.records import record
 
 DOCS = "docs/policy.md"
 
@@ -44,7 +45,7 @@ class Severity(StrEnum):
         return list(Severity).index(self)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Outcome:
     """One judgement on one fact.
 
@@ -63,7 +64,7 @@ class Outcome:
     """Values in the file that no report may show."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Setting:
     """What a rule knows beside the facts: its parameters and the day."""
 
@@ -75,7 +76,7 @@ Judge = Callable[[Any, Setting], Iterable[Outcome]]
 """A rule's function; it yields nothing where the rule does not apply to the subject."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Rule:
     """One rule. ``applies_to`` names the kinds of facts that it judges; ``judge`` gets subjects of these kinds alone."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -20,12 +20,13 @@ from policies.sources import Reading, read_paths
 from provisioner.catalog.snapshot import Catalog
 from provisioner.errors import GpuprovError, UsageError
 from provisioner.planner.plan import Plan
+from provisioner.records import record
 from provisioner.workload.spec import Workload
 
 RULES_SCHEMA = "gpuprov.rules/1"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Order:
     """What is to be judged, and by what. ``policy`` ``None`` looks for gpuprov-policy.yaml beside the first path and above it."""
 
@@ -36,7 +37,7 @@ class Order:
     write_baseline: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Checked:
     """A run's report, with what is said beside it."""
 

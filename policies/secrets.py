@@ -13,8 +13,10 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
+
+from provisioner.records import record
 
 REDACTED = "[redacted]"
 
@@ -95,7 +97,7 @@ _UNPACKED_BYTES_MAX = 2**20
 """Cloud-init limits user-data to 16 KiB (EC2) and 256 KiB (GCE metadata values); beyond that it is no user-data."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Found:
     """A secret in plain text: what it is, and the values that no report may show."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,6 +14,7 @@ from policies.registry import RULES
 from policies.rule import Level, Rule
 from policies.waivers import Waiver, findings_of
 from provisioner.errors import Position
+from provisioner.records import record
 
 if TYPE_CHECKING:
     from policies.gate import Finding
@@ -23,7 +24,7 @@ ENVIRONMENT_KEYS = ("environment", "env", "stage")
 _STRICTNESS = {Level.DISABLED: 0, Level.ADVISORY: 1, Level.MANDATORY: 2}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RuleChoice:
     """How one rule runs on one subject."""
 
@@ -32,7 +33,7 @@ class RuleChoice:
     unknown_passes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Override:
     """What a policy file changes of a rule; ``None`` leaves it."""
 
@@ -49,7 +50,7 @@ class Override:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Scope:
     """Overrides for some subjects: all of the given conditions must hold, one word of each is enough."""
 
@@ -83,7 +84,7 @@ class Scope:
             yield None if isinstance(value, Unknown) else fnmatchcase(value, wanted)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Policy:
     """A whole policy: levels and parameters, scopes, waivers, baseline. ``root`` is what report paths are relative to."""
 

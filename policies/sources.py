@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from policies.config import FILE_NAME, shown
@@ -14,6 +14,7 @@ from policies.facts_others import project_of
 from policies.json_source import JsonSource, read_json
 from policies.placement import Placer
 from provisioner.errors import GpuprovError, Position, UsageError
+from provisioner.records import record
 
 EXPECTED = (
     "a workload spec, a saved plan (`gpuprov plan --format json`), `pulumi preview --json`, `pulumi stack export`, "
@@ -28,7 +29,7 @@ _PLAN_SCHEMA = re.compile(r'"schema"\s*:\s*"gpuprov\.plan/1"')
 _HEAD_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Reading:
     """What was read: subjects, warnings of specs, files skipped in folders, and the errors of files that cannot be judged."""
 

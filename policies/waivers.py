@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from policies.rule import Level, Outcome, Result
 from policies.rules.waived import WAIVER_DEAD, WAIVER_EXPIRED
 from provisioner.errors import Position
+from provisioner.records import record
 
 if TYPE_CHECKING:
     from policies.gate import Finding
@@ -22,7 +22,7 @@ REASON_CHARACTERS_MIN = 10
 NOWHERE = Position("-")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Waiver:
     """One waiver. ``scope`` is a workload's name, a glob over paths, or ``*``; it holds through the whole day ``expires``, UTC."""
 

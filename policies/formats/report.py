@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from policies.gate import Finding, Verdict, report_path
 from policies.rule import Severity
 from policies.secrets import redact_shapes
+from provisioner.records import record
 
 NO_FILE = "-"
 """File of a position that lies in no file (subjects that the engine hands over)."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Report:
     """One run's verdict, ready to be written.
 

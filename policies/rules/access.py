@@ -110,7 +110,7 @@ def _judge_admin(name: str, opening: Opening, ports: tuple[int, ...]) -> Outcome
 
 
 def imdsv2(facts: MachineFacts, setting: Setting) -> Iterator[Outcome]:
-    """The EC2 metadata service answers only requests with a session token."""
+    """The EC2 metadata service answers only requests with a token."""
     del setting
     if facts.cloud != "aws":
         return
@@ -207,7 +207,7 @@ RULES = (
     Rule(
         "imdsv2",
         "security",
-        "The metadata service needs a session token",
+        "The metadata service needs a token",
         "With IMDSv1 a single forged request from a model server hands out the machine's credentials.",
         Severity.HIGH,
         (MachineFacts,),

@@ -145,3 +145,16 @@ def test_the_configuration_of_the_engine_counts(project: Project, tmp_path: Path
     code, text = project.up("--policy-pack-config", str(config))
     assert code != 0
     assert "did you mean endless-cost" in text
+
+
+def test_a_spec_is_judged_as_it_would_be_applied_to_a_live_stack(tmp_path: Path) -> None:
+    from tests.e2e.bench import Bench
+
+    bench = Bench(tmp_path / "bench")
+    assert bench.up().code == 0
+    answer = bench.run("check", str(bench.spec), "--stack", "demo", "--format", "json")
+    assert answer.code == 0, answer.err
+    assert answer.document["counts"]["subjects"] == 2
+    bench.spec.write_text(bench.spec.read_text() + "access: {cidrs: [0.0.0.0/0]}\n")
+    assert bench.run("check", str(bench.spec), "--stack", "demo").code == 5
+    assert bench.down().code == 0
