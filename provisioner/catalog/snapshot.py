@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from provisioner.catalog.attachments import attached_market, read_attached_types
-from provisioner.catalog.cache import Manifest, base_digest, read_snapshot, supply_path
+from provisioner.catalog.cache import Manifest, base_digest, cache_folder, read_snapshot, supply_path
 from provisioner.catalog.codes import NO_SPARE, OWN_MEANINGS
 from provisioner.catalog.exclusions import type_codes
 from provisioner.catalog.files import CatalogFiles, bundled_files, directory_files
@@ -86,7 +86,11 @@ def load_catalog(directory: Path | None = None) -> Catalog:
 
 
 def _refreshed_catalog() -> Catalog:
-    snapshot = read_snapshot()
+    try:
+        folder = cache_folder()
+    except UsageError:
+        return Catalog(bundled_files())  # a user without a home folder has refreshed nothing
+    snapshot = read_snapshot(folder)
     if snapshot is None:
         origin, files = Origin("bundled"), bundled_files()
     elif snapshot.manifest.base != base_digest():
@@ -94,7 +98,7 @@ def _refreshed_catalog() -> Catalog:
         origin, files = Origin("bundled", notice=notice), bundled_files()
     else:
         origin, files = Origin("refreshed", snapshot.path, snapshot.manifest), snapshot.files
-    observed = supply_path()
+    observed = supply_path(folder)
     return Catalog(files.with_file(observed) if observed.is_file() else files, origin)
 
 

@@ -226,3 +226,14 @@ def test_the_catalog_imports_nothing_heavy() -> None:
     heavy = ["pydantic", "yaml", "click", "rich", "boto3", "google", "grpc", "pulumi", "numpy", "difflib", "statistics"]
     done = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_user_without_a_home_folder_has_the_bundled_catalog(monkeypatch):
+    """A pipeline may run under a number that has no name; `plan` must not mind."""
+
+    def nobody():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("pathlib.Path.home", nobody)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert load_catalog().origin.kind == "bundled"
