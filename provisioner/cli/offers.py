@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 def _price_per_hour(text: str | None) -> Decimal | None:
     if text is None:
         return None
+    remedy = "write it as 12.50 USD/h"
     try:
         money = parse_money(text)
-    except ValueError as error:
-        raise UsageError(f"--max-price: {error}") from None
+    except ValueError:
+        raise UsageError(f"--max-price {text[:40]!r} is no amount of money in USD", remedy=remedy) from None
     if money.per != "h":
-        raise UsageError(f"--max-price {text!r} is not per hour", remedy="write it as 12.50 USD/h")
+        raise UsageError(f"--max-price {text!r} is not per hour", remedy=remedy)
     return money.amount_usd
 
 
