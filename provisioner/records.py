@@ -18,18 +18,20 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as record
 else:
 
-    def record(*, frozen: bool, slots: bool = False, eq: bool = True, order: bool = False) -> Callable[[type], type]:
+    def record(
+        *, frozen: bool, slots: bool = False, eq: bool = True, order: bool = False, kw_only: bool = False
+    ) -> Callable[[type], type]:
         """Make a class a frozen dataclass.
 
         The arguments are those of ``dataclasses.dataclass``: no ``slots`` for a class with cached properties, no ``eq`` for one
-        whose objects are told apart by identity, ``order`` for comparison by fields.
+        whose objects are told apart by identity, ``order`` for comparison by fields, ``kw_only`` for arguments that are named.
 
         Raises:
             TypeError: ``frozen`` is not true: the argument is there for the reader and for type checkers.
         """
         if not frozen:
             raise TypeError("a record is frozen")
-        make = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)
+        make = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
         return lambda cls: _finish(make(cls), slots=slots, eq=eq, order=order)
 
 
@@ -67,8 +69,10 @@ def _init(cls: type, fields: tuple[dataclasses.Field[Any], ...], *, slots: bool)
     """``__init__`` with one argument a field; it writes past ``__setattr__``, which refuses."""
     space: dict[str, Any] = {"_factory": _FACTORY, "_write": object.__setattr__}
     arguments, body = ["self"], []
-    for each in fields:
+    for each in sorted(fields, key=lambda field: field.kw_only):
         name, value = each.name, each.name
+        if each.kw_only and "*" not in arguments:
+            arguments.append("*")
         if each.default is not dataclasses.MISSING:
             space[f"_default_{name}"] = each.default
             arguments.append(f"{name}=_default_{name}")

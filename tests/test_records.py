@@ -58,6 +58,14 @@ class Ring(Circle):
     hole: float = 0.1
 
 
+@record(frozen=True, slots=True, kw_only=True)
+class Named:
+    """Arguments are named, so that a default may come first."""
+
+    first: int = 1
+    second: str
+
+
 @record(frozen=True, slots=True, eq=False)
 class Token:
     """Told apart by identity."""
@@ -73,6 +81,12 @@ def test_arguments_are_those_of_a_dataclass() -> None:
         Point()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
         Point(1, z=2)  # type: ignore[call-arg]
+
+
+def test_arguments_may_have_to_be_named() -> None:
+    assert Named(second="a") == Named(first=1, second="a")
+    with pytest.raises(TypeError, match="positional"):
+        Named(1, "a")  # type: ignore[misc]
 
 
 def test_text_fields_and_copies_are_those_of_a_dataclass() -> None:

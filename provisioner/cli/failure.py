@@ -6,9 +6,7 @@ import errno
 import json
 import os
 import sys
-import traceback
 from collections.abc import Sequence
-from tempfile import mkstemp
 from typing import Any
 
 import click
@@ -103,6 +101,9 @@ def translate(error: BaseException) -> GpuprovError:
 
 def _bug(error: BaseException) -> InternalBug:
     """A bug of ours: the traceback goes to a file that the message names, never to the screen."""
+    import traceback  # both only where there is a bug to record
+    from tempfile import mkstemp
+
     try:
         descriptor, log = mkstemp(prefix="gpuprov-bug-", suffix=".log")
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 import click
 
 from provisioner.errors import UsageError
@@ -33,6 +31,8 @@ class CommandGroup(click.Group):
         """
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
+            from difflib import get_close_matches  # only where a name is wrong
+
             near = get_close_matches(name.lower(), self.list_commands(ctx), n=1)
             ahead = f"did you mean {near[0]}? " if near else ""
             raise UsageError(
