@@ -73,8 +73,8 @@ class About:
 
     @property
     def where(self) -> str:
-        """For people: ``ec2:RunInstances in us-east-1``."""
-        return f"{self.service}:{self.operation} in {self.region}"
+        """For people: ``ec2:RunInstances in us-east-1``; without a service, nothing was called yet."""
+        return f"{self.service}:{self.operation} in {self.region}" if self.service else "your AWS configuration"
 
     def fill(self, text: str) -> str:
         """A text of the table with the facts of this call."""
@@ -364,7 +364,10 @@ def _not_asked(error: Exception, about: About) -> GpuprovError:
             where=about.where,
             remedy=f"run `aws sso login{option}` or `aws configure{option}`, or set AWS_PROFILE",
         )
-    if isinstance(error, (sdk.ConfigParseError, sdk.ConfigNotFound, sdk.InvalidConfigError, sdk.NoRegionError)):
+    if isinstance(
+        error,
+        (sdk.ConfigParseError, sdk.ConfigNotFound, sdk.InvalidConfigError, sdk.NoRegionError, sdk.InvalidRegionError),
+    ):
         return CredentialsError(text, where=about.where, remedy="correct your AWS configuration (~/.aws/config)")
     if isinstance(error, sdk.ParamValidationError):
         return Rejected(f"the SDK refuses the request: {text}", where=about.where, remedy=about.fill(_CORRECT))

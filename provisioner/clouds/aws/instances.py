@@ -46,8 +46,9 @@ class Instances:
         region = request.placement.region
         self.places.require(region)
         parameters = self._parameters(request)
-        if self._note_asked(request.token):
+        if not self._is_asked(request.token):
             self._check_quota(request)
+        self._note_asked(request.token)
         try:
             answer = self.api.call("ec2", "RunInstances", region, once=True, **parameters)
         except TokenMismatch as error:
@@ -111,12 +112,13 @@ class Instances:
         for reservation in self.api.pages("ec2", "DescribeInstances", region, "Reservations", Filters=asked):
             yield from reservation["Instances"]
 
-    def _note_asked(self, token: str) -> bool:
-        """Whether a token is new to this process; noted as asked from here on."""
+    def _is_asked(self, token: str) -> bool:
         with self._lock:
-            is_new = token not in self._asked
+            return token in self._asked
+
+    def _note_asked(self, token: str) -> None:
+        with self._lock:
             self._asked.add(token)
-        return is_new
 
     def _check_quota(self, request: InstanceRequest) -> None:
         try:

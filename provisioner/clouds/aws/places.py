@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from typing import Any
 
 from provisioner.clouds.aws.session import AwsApi
-from provisioner.errors import Rejected
+from provisioner.errors import Ambiguous, CredentialsError, Rejected
 
 _NOT_ENABLED = "not-opted-in"
 
@@ -27,10 +28,22 @@ class Places:
         """Regions that are enabled for the account, sorted. Only there can anything of ours be started."""
         with self._lock:
             if self._regions is None:
-                answer = self._api.call("ec2", "DescribeRegions", self._api.home_region, AllRegions=False)
+                answer = self._ask_regions(self._api.home_region)
                 found = (entry for entry in answer["Regions"] if entry.get("OptInStatus") != _NOT_ENABLED)
                 self._regions = tuple(sorted(str(entry["RegionName"]) for entry in found))
             return self._regions
+
+    def _ask_regions(self, home: str) -> dict[str, Any]:
+        try:
+            return self._api.call("ec2", "DescribeRegions", home, AllRegions=False)
+        except Ambiguous as error:
+            if self._api.knows_region(home):
+                raise
+            raise CredentialsError(
+                f"AWS does not answer in region {home}, which its SDK does not know",
+                where="your AWS configuration",
+                remedy="set AWS_REGION, or `region` in ~/.aws/config, to a region such as us-east-1",
+            ) from error
 
     def require(self, region: str) -> None:
         """Refuse a region that is not enabled before it is called: it would answer as if the keys were wrong.

@@ -33,15 +33,29 @@ class AwsApi:
 
     def __init__(self, settings: AwsSettings) -> None:
         self._settings = settings
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._session: Any = None
         self._clients: dict[tuple[str, str, bool], Any] = {}
 
     @property
     def home_region(self) -> str:
         """The region of the user's configuration, else ``HOME_REGION``."""
-        about = About("sts", "configuration", HOME_REGION, self._settings.profile)
-        return str(self._guarded(about, lambda: self._open_session().region_name) or HOME_REGION)
+        found = self._guarded(self._configuration, lambda: self._open_session().region_name)
+        return str(found or HOME_REGION)
+
+    def knows_region(self, region: str) -> bool:
+        """Whether the SDK has heard of a region; one that it has not may be younger than the SDK."""
+
+        def look() -> bool:
+            session = self._open_session()
+            names = (session.get_available_regions("ec2", part) for part in session.get_available_partitions())
+            return any(region in known for known in names)
+
+        return self._guarded(self._configuration, look)
+
+    @property
+    def _configuration(self) -> About:
+        return About("", "", HOME_REGION, self._settings.profile)
 
     def call(
         self, service: str, operation: str, region: str, *, once: bool = False, **parameters: Any
@@ -89,11 +103,12 @@ class AwsApi:
             return self._clients[key]
 
     def _open_session(self) -> Any:
-        if self._session is None:
-            import boto3  # type: ignore[import-untyped] # boto3 ships no types
+        with self._lock:
+            if self._session is None:
+                import boto3  # type: ignore[import-untyped] # boto3 ships no types
 
-            self._session = boto3.session.Session(profile_name=self._settings.profile)
-        return self._session
+                self._session = boto3.session.Session(profile_name=self._settings.profile)
+            return self._session
 
     def _guarded(self, about: About, ask: Callable[[], T]) -> T:
         try:

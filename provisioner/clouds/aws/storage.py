@@ -118,7 +118,10 @@ class Storage:
         except Rejected as error:
             if code_of(error) != "VolumeInUse":
                 raise
-            holder = self._get(placement.region, volume_id).attached_to
+            try:
+                holder = self._get(placement.region, volume_id).attached_to
+            except NotFound:
+                return
             raise Rejected(
                 f"{error.message} (attached to {holder})", where=error.where, remedy="end that machine first"
             ) from error

@@ -1,0 +1,111 @@
+"""The door to boto3: imported when it is first needed, explicit limits, settings and failures of the user's configuration."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from provisioner.clouds.aws.cloud import AwsCloud
+from provisioner.clouds.aws.session import AwsApi, filters, in_parallel
+from provisioner.clouds.aws.settings import AwsSettings
+from provisioner.errors import Ambiguous, CredentialsError, Throttled
+from stacks.clouds import open_cloud
+
+
+def test_opening_a_cloud_imports_no_sdk():
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from stacks.clouds import open_cloud\n"
+        "open_cloud('aws', Path('.'))\n"
+        "assert not {'boto3', 'botocore'} & set(sys.modules), sorted(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_settings_come_from_the_specs_section(home):
+    part = {"profile": "team", "vpc": "vpc-1", "subnets": ["subnet-1"], "instance_profile": "gpu", "kms_key": "k"}
+    assert AwsSettings.of({**part, "image": "ami-1"}) == AwsSettings("team", "vpc-1", ("subnet-1",), "gpu", "k")
+    assert AwsSettings.of(None) == AwsSettings.of({}) == AwsSettings()
+    assert open_cloud("aws", home, part).provider == "aws"
+
+
+def test_limits_are_explicit(aws_rig):
+    api = AwsApi(AwsSettings())
+    once = api._client("ec2", "us-east-1", once=True).meta.config
+    reads = api._client("ec2", "us-east-1", once=False).meta.config
+    assert once.retries["total_max_attempts"] == 1
+    assert reads.retries["total_max_attempts"] == 5
+    assert (once.connect_timeout, reads.connect_timeout) == (5, 5)
+    assert once.read_timeout > reads.read_timeout > 0
+    assert "gpuprov" in reads.user_agent
+
+
+def test_no_credentials_end_with_the_line_that_mends_them(aws_rig, monkeypatch):
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(CredentialsError, match="no AWS credentials") as failure:
+        AwsCloud().list_objects()
+    assert "aws sso login" in failure.value.remedy
+    assert aws_rig.fake.calls == []
+
+
+def test_an_unknown_profile_is_a_matter_of_credentials(aws_rig):
+    with pytest.raises(CredentialsError, match="nobody") as failure:
+        AwsCloud(AwsSettings(profile="nobody")).list_objects()
+    assert failure.value.where == "your AWS configuration"
+    assert "aws.profile" in failure.value.remedy
+
+
+def test_an_expired_sso_session_names_the_login(aws_rig, monkeypatch, tmp_path):
+    config = tmp_path / "config"
+    config.write_text(
+        "[profile team]\nsso_session = corp\nsso_account_id = 123456789012\nsso_role_name = dev\nregion = us-east-1\n"
+        "[sso-session corp]\nsso_start_url = https://corp.awsapps.com/start\nsso_region = us-east-1\n"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(CredentialsError) as failure:
+        AwsCloud(AwsSettings(profile="team")).identity()
+    assert failure.value.remedy == "run `aws sso login --profile team`"
+
+
+@pytest.mark.parametrize(("region", "kind"), [("us-esat-1", CredentialsError), ("us-east-1", Ambiguous)])
+def test_a_wrong_region_is_told_from_a_lost_answer(aws_rig, monkeypatch, region, kind):
+    monkeypatch.setenv("AWS_DEFAULT_REGION", region)
+    aws_rig.fake.inject("DescribeRegions", do="reset", times=9)
+    with pytest.raises(kind) as failure:
+        AwsCloud().list_objects()
+    assert type(failure.value) is kind
+    assert ("AWS_REGION" in failure.value.remedy) is (kind is CredentialsError)
+
+
+def test_reads_are_repeated_by_the_sdk(aws_rig):
+    aws_rig.fake.inject("DescribeRegions", "RequestLimitExceeded", times=2)
+    assert aws_rig.cloud.list_objects() == []
+    assert len(aws_rig.fake.of("DescribeRegions")) == 3
+
+
+def test_parallel_work_keeps_its_order_and_fails_as_a_whole():
+    assert in_parallel(lambda item: [item, item * 10], [3, 1, 2]) == [3, 30, 1, 10, 2, 20]
+    assert in_parallel(lambda item: [item], []) == []
+
+    def fail(item):
+        if item == 2:
+            raise Throttled("no")
+        return [item]
+
+    with pytest.raises(Throttled):
+        in_parallel(fail, [1, 2, 3])
+
+
+def test_filters_ask_for_our_own_only():
+    assert filters({}) == [{"Name": "tag-key", "Values": ["gpuprov:stack-id"]}]
+    assert filters({"gpuprov:stack-id": "a?"}, ("vpc-id", "v")) == [
+        {"Name": "tag:gpuprov:stack-id", "Values": ["a\\?"]},
+        {"Name": "vpc-id", "Values": ["v"]},
+    ]
