@@ -8,6 +8,7 @@ import click
 
 from provisioner.cli.settings import say
 from provisioner.errors import UsageError
+from provisioner.planner.requirements import KeyedSpecError
 from provisioner.vocabulary import Task
 
 DEFAULT_FILE = "workload.yaml"
@@ -20,13 +21,20 @@ DEFAULT_FILE = "workload.yaml"
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(task: str, model_id: str | None, output: str, *, force: bool) -> None:
     """Write a commented workload.yaml that plans as it is."""
+    from provisioner.planner.request import demand_for
     from provisioner.sizing.models import find_model
+    from provisioner.workload.load import parse
     from provisioner.workload.template import DEFAULT_MODELS, checked_model_id, spec_text
 
     chosen = checked_model_id(model_id) if model_id is not None else DEFAULT_MODELS[Task(task)]
-    limit = find_model(chosen).max_context_tokens
+    shape = find_model(chosen)
     file = DEFAULT_FILE if output == "-" else output
-    text = spec_text(Task(task), chosen, file=file, context_limit=limit)
+    limit, modality = shape.max_context_tokens, shape.modality
+    text = spec_text(Task(task), chosen, file=file, context_limit=limit, modality=modality)
+    try:
+        demand_for(parse(text.encode(), Path(file)).workload, shape)
+    except KeyedSpecError as error:  # a task that this kind of model has no sizing for
+        raise UsageError(f"--model {chosen} with --task {task}: {error.message}", remedy=error.remedy) from None
     if output == "-":
         click.echo(text, nl=False)
         return

@@ -86,7 +86,7 @@ def _engine(inference: Inference, shape: ModelShape, name: str) -> Iterator[Keye
         fitting = PIPELINE_ENGINES.get(shape.modality, AUDIO_ENGINES)
     if inference.engine.name not in fitting:
         yield KeyedSpecError(
-            f"engine {inference.engine.name} is not one that {name}, a {kind_of(shape)} model, is sized for",
+            f"engine {inference.engine.name} is not one that {name} ({kind_of(shape)}) is sized for",
             key="inference.engine",
             remedy=f"write {' or '.join(fitting)}, or leave inference.engine out",
         )
@@ -120,7 +120,7 @@ def _media(part: Inference | Training, section: str, name: str) -> Iterator[Keye
 def _offload(inference: Inference, shape: ModelShape, name: str) -> Iterator[KeyedSpecError]:
     if inference.offload != "none":
         yield KeyedSpecError(
-            f"inference.offload is for image and video models, {name} is a {kind_of(shape)} model",
+            f"inference.offload is for image and video models, not for {name} ({kind_of(shape)})",
             key="inference.offload",
             remedy="remove it, or quantise the weights",
         )
@@ -131,7 +131,7 @@ def _of_pipeline(inference: Inference, shape: PipelineShape, name: str) -> Itera
         yield from _offload(inference, shape, name)
     if inference.inputs is not None:
         yield KeyedSpecError(
-            f"inference.inputs is for multimodal language models, {name} is a {kind_of(shape)} model",
+            f"inference.inputs is for multimodal language models, not for {name} ({kind_of(shape)})",
             key="inference.inputs",
             remedy="remove it",
         )
@@ -145,7 +145,7 @@ def _of_pipeline(inference: Inference, shape: PipelineShape, name: str) -> Itera
     for key in ("time_to_first_token", "tokens_per_second_per_request"):
         if inference.targets is not None and getattr(inference.targets, key) is not None:
             yield KeyedSpecError(
-                f"{name} is a {kind_of(shape)} model: it gives no stream of tokens",
+                f"{name} ({kind_of(shape)}) gives no stream of tokens",
                 key=f"inference.targets.{key}",
                 remedy="remove it",
             )
@@ -159,7 +159,7 @@ def _total(inference: Inference, shape: ModelShape) -> Iterator[KeyedSpecError]:
         units = PIPELINE_UNITS.get(shape.modality, AUDIO_UNITS)
     if inference.total.unit not in units:
         yield KeyedSpecError(
-            f"inference.total counts {inference.total.unit}, the work of a {kind_of(shape)} model is counted in {units[0]}",
+            f"inference.total counts {inference.total.unit}; {kind_of(shape)} models count {units[0]}",
             key="inference.total",
             remedy=f"write it in {' or '.join(units)}, or write inference.duration",
         )

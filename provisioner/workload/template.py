@@ -20,6 +20,33 @@ DEFAULT_MODELS = {
 }
 """A model per task that fits one common GPU."""
 
+MEDIA_WORDS = {
+    "image": {
+        "section": "image",
+        "size": "{width: 1024, height: 1024, steps: 30}",
+        "training_size": "{width: 1024, height: 1024}",
+        "pieces": "images",
+        "total": "5k images",
+    },
+    "video": {
+        "section": "video",
+        "size": "{width: 832, height: 480, frames: 81, steps: 30}",
+        "training_size": "{width: 832, height: 480, frames: 81}",
+        "pieces": "clips",
+        "total": "100 clips",
+    },
+}
+"""Words of specs of image and video models."""
+AUDIO_WORDS = {
+    "section": "audio",
+    "size": "{seconds: 30}",
+    "training_size": "{seconds: 30}",
+    "pieces": "pieces of audio",
+    "total": "200 audio hours",
+}
+"""Words of specs of models that hear or make audio."""
+LANGUAGE_MODALITIES = ("text", "text+image")
+
 CONTEXT_TOKENS = 8192
 FINETUNE_SEQUENCE_TOKENS = 4096
 PRETRAIN_SEQUENCE_TOKENS = 2048
@@ -78,6 +105,29 @@ training:
   checkpoint: {{every: 30m, resumable: true}}   # a resumable training may run on spot
 """
 
+_MEDIA_SERVE = """
+inference:
+  # {section}: {size}   # default: the usual size of the model
+  concurrency: 1                     # {pieces} at once
+"""
+
+_MEDIA_BATCH = """
+inference:
+  # {section}: {size}   # default: the usual size of the model
+  concurrency: 1                     # {pieces} at once
+  total: {total}                  # the work; or  duration: 6h
+"""
+
+_MEDIA_TRAINING = """
+training:
+  method: lora                       # full | lora | qlora
+  micro_batch: 1                     # {pieces} at once per GPU
+  # {section}: {training_size}   # default: the usual size of the model
+  lora: {{rank: 16}}
+  duration: 6h
+  checkpoint: {{every: 30m, resumable: true}}   # a resumable training may run on spot
+"""
+
 _TAIL = """
 storage:
   data: {data}                       # persistent disk; survives the instance
@@ -106,6 +156,15 @@ lifecycle:
 """
 
 
+_SECTIONS = {Task.SERVE: _SERVE, Task.BATCH: _BATCH, Task.FINETUNE: _FINETUNE, Task.PRETRAIN: _PRETRAIN}
+_MEDIA_SECTIONS = {
+    Task.SERVE: _MEDIA_SERVE,
+    Task.BATCH: _MEDIA_BATCH,
+    Task.FINETUNE: _MEDIA_TRAINING,
+    Task.PRETRAIN: _MEDIA_TRAINING.replace("method: lora ", "method: full ").replace("  lora: {{rank: 16}}\n", ""),
+}
+
+
 def checked_model_id(text: str) -> str:
     """The id, if a spec can hold it.
 
@@ -131,13 +190,24 @@ def quoted(text: str) -> str:
     return text if _PLAIN.fullmatch(text) and isinstance(resolve(text), str) else json.dumps(text)
 
 
-def spec_text(task: Task, model_id: str, *, file: str = "workload.yaml", context_limit: int | None = None) -> str:
-    """A commented spec for a task and a model. ``context_limit`` is the most tokens that the model takes."""
+def spec_text(
+    task: Task,
+    model_id: str,
+    *,
+    file: str = "workload.yaml",
+    context_limit: int | None = None,
+    modality: str = "text",
+) -> str:
+    """A commented spec for a task and a model.
+
+    ``context_limit`` is the most tokens that the model takes, ``modality`` what it works on, as sizing calls it.
+    """
     fits_one_gpu = model_id == DEFAULT_MODELS[task]
     limit = context_limit or CONTEXT_TOKENS
     context = min(CONTEXT_TOKENS, limit)
     sequence = min(PRETRAIN_SEQUENCE_TOKENS if task is Task.PRETRAIN else FINETUNE_SEQUENCE_TOKENS, limit)
-    middle = {Task.SERVE: _SERVE, Task.BATCH: _BATCH, Task.FINETUNE: _FINETUNE, Task.PRETRAIN: _PRETRAIN}[task]
+    words = {} if modality in LANGUAGE_MODALITIES else MEDIA_WORDS.get(modality, AUDIO_WORDS)
+    middle = (_MEDIA_SECTIONS if words else _SECTIONS)[task]
     is_serve = task is Task.SERVE
     text = (_HEAD + middle + _TAIL).format(
         file=show(file),
@@ -154,6 +224,7 @@ def spec_text(task: Task, model_id: str, *, file: str = "workload.yaml", context
         pattern="bursty",
         hours="  hours_per_month: 120               # hours of use that a month is billed for\n" if is_serve else "",
         lifetime="12h" if is_serve else "7d",
+        **words,
     )
     return _aligned(text)
 

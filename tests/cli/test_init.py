@@ -60,3 +60,34 @@ def test_wrong_invocations(arguments: list[str], capsys: pytest.CaptureFixture[s
     err = capsys.readouterr().err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
+
+
+MEDIA = {
+    "image": "black-forest-labs/FLUX.1-dev",
+    "video": "Wan-AI/Wan2.1-T2V-1.3B-Diffusers",
+    "audio": "openai/whisper-large-v3",
+    "music": "facebook/musicgen-small",
+}
+
+
+@pytest.mark.parametrize("task", ["serve", "batch", "finetune", "pretrain"])
+@pytest.mark.parametrize("kind", MEDIA)
+def test_specs_of_media_models_plan_as_they_are(
+    kind: str, task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "workload.yaml"
+    made = run(["init", "--model", MEDIA[kind], "--task", task, "-o", str(path)])
+    if kind in ("audio", "music") and task in ("finetune", "pretrain"):
+        assert made == 2
+        assert "is not modelled" in capsys.readouterr().err
+        assert not path.exists()
+        return
+    assert made == 0
+    text = path.read_text()
+    assert "tokens" not in text.partition("storage:")[0]
+    # The line that shows the size is one that may be used.
+    section = kind if kind in ("image", "video") else "audio"
+    assert f"  # {section}: {{" in text
+    path.write_text(text.replace(f"  # {section}: {{", f"  {section}: {{"))
+    capsys.readouterr()
+    assert run(["plan", str(path), "--format", "json"]) == 0, capsys.readouterr().err
