@@ -12,7 +12,7 @@ from provisioner.catalog.files import QUOTAS as QUOTAS_FILE
 from provisioner.catalog.files import CatalogFiles
 from provisioner.catalog.instance_prices import ANY
 from provisioner.catalog.instances import read_instances
-from provisioner.catalog.quarantine import REASONS, UNKNOWN_TYPE, Judge, Quarantined, Verdict, number
+from provisioner.catalog.quarantine import REASONS, ROUNDING_USD, UNKNOWN_TYPE, Judge, Quarantined, Verdict, number
 from provisioner.catalog.tables import csv_bytes
 from provisioner.units import decimal_string
 
@@ -118,7 +118,7 @@ class Merge:
         """Codes of a spot price that call for care."""
         if model != SPOT or on_demand is None:
             return ""
-        if amount == on_demand:
+        if abs(amount - on_demand) <= ROUNDING_USD:
             return NO_SPARE
         return AT_FLOOR if amount <= on_demand * _SPOT_FLOOR else ""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from typing import NamedTuple
 
 from provisioner.catalog.fetched import ON_DEMAND, PriceQuote
 from provisioner.catalog.instances import InstanceType
@@ -23,6 +24,8 @@ COLUMNS = (
     *("reason", "detail", "source", "seen_at"),
 )
 _GROUP_MIN = 3
+ROUNDING_USD = Decimal("0.0001")
+"""Spot history has four decimals and the price list ten: prices this near are equal, as spot at its cap is."""
 
 NOT_A_NUMBER = "not_a_number"
 NOT_POSITIVE = "not_positive"
@@ -33,7 +36,7 @@ UNKNOWN_TYPE = "unknown_instance_type"
 REASONS: Mapping[str, str] = {
     NOT_A_NUMBER: "the price is no number",
     NOT_POSITIVE: "a price is more than 0",
-    TOO_LOW: f"more than {FACTOR} times below the median per GPU",
+    TOO_LOW: f"more than {FACTOR} times below the median per GPU, or below {SPOT_FLOOR:.0%} of on-demand",
     TOO_HIGH: f"more than {FACTOR} times above the median of its kind",
     SPOT_ABOVE: "spot costs more than on-demand in the same region",
     UNKNOWN_TYPE: "the catalog does not know this instance type with GPUs: a newer gpuprov may",
@@ -79,11 +82,8 @@ class _Group:
     fetched: list[Decimal] = field(default_factory=list)
 
     def median(self) -> Decimal | None:
-        """The lower middle price of the known ones, of the fetched ones where few are known, or ``None`` for too few."""
-        for prices in (self.known, self.fetched):
-            if len(prices) >= _GROUP_MIN:
-                return sorted(prices)[(len(prices) - 1) // 2]
-        return None
+        """The middle price of the known ones, of the fetched ones where few are known, or ``None`` for too few."""
+        return _middle(self.known) or _middle(self.fetched)
 
 
 class Judge:
@@ -121,7 +121,7 @@ class Judge:
             return Verdict(None, NOT_A_NUMBER)
         if amount <= 0:
             return Verdict(None, NOT_POSITIVE)
-        if purchase_model != ON_DEMAND and on_demand is not None and amount > on_demand:
+        if purchase_model != ON_DEMAND and on_demand is not None and amount > on_demand + ROUNDING_USD:
             return Verdict(None, SPOT_ABOVE, f"on-demand costs {on_demand} USD/h")
         return self._against_medians(amount, instance, purchase_model, on_demand)
 
@@ -132,7 +132,7 @@ class Judge:
             return Verdict(None, NOT_A_NUMBER)
         if amount <= 0:
             return Verdict(None, NOT_POSITIVE)
-        if purchase_model != ON_DEMAND and on_demand is not None and amount > on_demand:
+        if purchase_model != ON_DEMAND and on_demand is not None and amount > on_demand + ROUNDING_USD:
             return Verdict(None, SPOT_ABOVE, f"on-demand costs {on_demand} USD per GPU-hour")
         if median is not None and amount * FACTOR < median and not _is_discount(amount, purchase_model, on_demand):
             return Verdict(None, TOO_LOW, _median_words(median, "GPU-hour"))
@@ -143,22 +143,64 @@ class Judge:
     def _against_medians(
         self, amount: Decimal, instance: InstanceType, purchase_model: str, on_demand: Decimal | None
     ) -> Verdict:
-        of_type = _median(self._per_type, (instance.name, purchase_model))
-        if instance.gpu_model is not None:
-            of_gpu, per_gpu = _median(self._per_gpu, (instance.gpu_model, purchase_model)), amount / gpus_of(instance)
+        if instance.gpu_model is None:
+            group = self._per_type.get((instance.name, purchase_model), _Group())
+            scaled = _Scaled(amount, group.median(), _middle(group.known), "hour")
         else:
-            of_gpu, per_gpu = of_type, amount
-        is_low = of_gpu is not None and per_gpu * FACTOR < of_gpu
-        if of_gpu is not None and is_low and not _is_discount(amount, purchase_model, on_demand):
-            return Verdict(None, TOO_LOW, _median_words(of_gpu, "GPU-hour" if instance.gpu_model else "hour"))
+            group = self._per_gpu.get((instance.gpu_model, purchase_model), _Group())
+            measure = group.median() or self._cheapest(purchase_model)
+            scaled = _Scaled(amount / gpus_of(instance), measure, _middle(group.known), "GPU-hour")
+        if purchase_model != ON_DEMAND:
+            return _judge_discount(amount, on_demand or _median(self._per_type, (instance.name, ON_DEMAND)), scaled)
+        if scaled.is_low:
+            return Verdict(None, TOO_LOW, scaled.words)
         # A large host makes a high price per GPU an honest one, so too high is judged by the type alone.
-        if purchase_model == ON_DEMAND and of_type is not None and amount > of_type * FACTOR:
+        of_type = _median(self._per_type, (instance.name, ON_DEMAND))
+        if of_type is not None and amount > of_type * FACTOR:
             return Verdict(None, TOO_HIGH, _median_words(of_type, "hour"))
-        # Spot is capped by on-demand; without that cap its GPU's median is the only measure.
-        is_uncapped = purchase_model != ON_DEMAND and on_demand is None
-        if is_uncapped and of_gpu is not None and per_gpu > of_gpu * FACTOR:
-            return Verdict(None, TOO_HIGH, _median_words(of_gpu, "GPU-hour"))
         return Verdict(amount)
+
+    def _cheapest(self, purchase_model: str) -> Decimal | None:
+        """The lowest known price per GPU of the cloud: what a GPU is held against that nothing is known of."""
+        known = [
+            min(group.known) for (_, model), group in self._per_gpu.items() if model == purchase_model and group.known
+        ]
+        return min(known, default=None)
+
+
+class _Scaled(NamedTuple):
+    """A price per GPU (or of a whole host), what it is held against, and the median that the catalog had before."""
+
+    price: Decimal
+    measure: Decimal | None
+    known: Decimal | None
+    unit: str
+
+    @property
+    def is_low(self) -> bool:
+        """More than five times below its measure."""
+        return self.measure is not None and self.price * FACTOR < self.measure
+
+    @property
+    def words(self) -> str:
+        """The measure for people."""
+        return _median_words(self.measure or Decimal(0), self.unit)
+
+
+def _judge_discount(amount: Decimal, listed: Decimal | None, scaled: _Scaled) -> Verdict:
+    """A spot or flex-start price: on-demand says what discount is honest, unless the catalog knows deeper ones of this GPU."""
+    if listed is None:
+        if scaled.is_low:
+            return Verdict(None, TOO_LOW, scaled.words)
+        if scaled.measure is not None and scaled.price > scaled.measure * FACTOR:
+            return Verdict(None, TOO_HIGH, scaled.words)
+        return Verdict(amount)
+    if amount > listed * FACTOR:
+        return Verdict(None, TOO_HIGH, f"on-demand costs about {listed} USD/h")
+    is_deep = amount < listed * SPOT_FLOOR
+    if is_deep and (scaled.known is None or scaled.price * FACTOR < scaled.known):
+        return Verdict(None, TOO_LOW, f"it is {amount / listed:.1%} of what on-demand costs")
+    return Verdict(amount)
 
 
 def number(text: str) -> Decimal | None:
@@ -196,6 +238,11 @@ def _median(table: Mapping[tuple[str, str], _Group], key: tuple[str, str]) -> De
 def _is_discount(amount: Decimal, purchase_model: str, on_demand: Decimal | None) -> bool:
     """Whether a low price is within the discounts that the clouds give on spot and flex-start."""
     return purchase_model != ON_DEMAND and on_demand is not None and amount >= on_demand * SPOT_FLOOR
+
+
+def _middle(prices: list[Decimal]) -> Decimal | None:
+    """The middle price, the lower of two; ``None`` of too few."""
+    return sorted(prices)[(len(prices) - 1) // 2] if len(prices) >= _GROUP_MIN else None
 
 
 def _median_words(median: Decimal, unit: str) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 
 from provisioner.catalog.cache import (
     MANIFEST,
@@ -99,7 +101,10 @@ def refresh(
         written = _Writer(where, now).write(readings)
     observed = [score_observation(reading.fetcher.cloud, one, now) for reading in readings for one in reading.scores]
     if observed:
-        add_observations(observed, now, folder=folder)
+        try:
+            add_observations(observed, now, folder=folder)
+        except UsageError as error:
+            notes.append(f"spot placement scores are not kept: {error}")
     return replace(written, failures=failures, notes=(*notes, *written.notes))
 
 
@@ -115,6 +120,7 @@ def read_quarantine(folder: Path) -> tuple[Quarantined, ...]:
 def _read(fetcher: PriceFetcher, wanted: Sequence[str], say: Say, workers: int) -> _Reading:
     """All facts of one cloud; what fails is remembered with its region."""
     reading = _Reading(fetcher)
+    say(f"{fetcher.cloud}: reading its regions and what they share")
     try:
         known = fetcher.regions()
     except GpuprovError as error:
@@ -138,25 +144,33 @@ def _read(fetcher: PriceFetcher, wanted: Sequence[str], say: Say, workers: int) 
 def _fetch_all(
     fetcher: PriceFetcher, regions: Sequence[str], workers: int
 ) -> Iterator[tuple[str, RegionFacts | GpuprovError]]:
-    """Each region with its facts or its error, in order; once credentials fail, no further region is asked."""
-    refused: list[CredentialsError] = []
+    """Each region with its facts or its error, in order.
 
-    def fetch(region: str) -> RegionFacts | GpuprovError:
-        if refused:
-            return refused[0]
-        try:
-            return fetcher.fetch(region)
-        except CredentialsError as error:
-            refused.append(error)
-            return error
-        except GpuprovError as error:
-            return error
+    A region is asked whatever became of the others: an organisation may deny single regions. The threads are daemons, so that
+    an interrupt does not wait for answers that nobody will read.
+    """
+    outcomes: dict[str, Future[RegionFacts | GpuprovError]] = {region: Future() for region in regions}
+    todo = SimpleQueue[str]()
+    for region in regions:
+        todo.put(region)
 
-    pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix=f"prices-{fetcher.cloud}")
-    try:
-        yield from zip(regions, pool.map(fetch, regions), strict=True)
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    def work() -> None:
+        while not todo.empty():
+            try:
+                region = todo.get_nowait()
+            except Empty:
+                return
+            try:
+                outcomes[region].set_result(fetcher.fetch(region))
+            except GpuprovError as error:
+                outcomes[region].set_result(error)
+            except BaseException as error:  # noqa: BLE001 - a bug is raised where the outcome is read
+                outcomes[region].set_exception(error)
+
+    for number in range(min(workers, len(regions))):
+        Thread(target=work, name=f"prices-{fetcher.cloud}-{number}", daemon=True).start()
+    for region in regions:
+        yield region, outcomes[region].result()
 
 
 def _read_scores(reading: _Reading) -> None:

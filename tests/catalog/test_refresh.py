@@ -11,10 +11,12 @@ import textwrap
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from provisioner.catalog.cache import cache_folder, read_snapshot
+from provisioner.catalog.fetched import RegionFacts
 from provisioner.catalog.files import BUNDLED
 from provisioner.catalog.offers import Offer
 from provisioner.catalog.refresh import Refreshed, read_quarantine, refresh
@@ -167,17 +169,44 @@ def test_one_cloud_without_credentials_does_not_stop_the_other() -> None:
     assert [(one.cloud, one.region) for one in done.failures] == [("gcp", "*")]
 
 
-def test_once_credentials_expire_no_further_region_is_asked() -> None:
+def test_a_region_denied_to_the_account_does_not_stop_the_others() -> None:
+    """Organisations deny single regions; that answers as a missing right."""
     fetcher = MemoryFetcher(
         {
             EAST: facts(EAST, {"g6.xlarge": "0.9"}, {}, listed(EAST, "g6.xlarge")),
-            WEST: CredentialsError("expired"),
+            WEST: CredentialsError("explicit deny"),
             "eu-west-1": facts("eu-west-1", {"g6.xlarge": "1.0"}, {}, []),
         }
     )
     done = run(fetcher)
-    assert fetcher.asked == [EAST, WEST]
-    assert [one.region for one in done.failures] == [WEST, "eu-west-1"]
+    assert [one.region for one in done.failures] == [WEST]
+    assert {one.region for one in done.rows} == {EAST, "eu-west-1"}
+
+
+def test_a_bug_in_one_region_is_no_failed_region() -> None:
+    class Broken(MemoryFetcher):
+        def fetch(self, region: str) -> RegionFacts:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(Broken({EAST: CloudError("never asked")}))
+    assert load_catalog().origin.kind == "bundled"
+
+
+def test_regions_are_read_side_by_side_and_said_in_order() -> None:
+    names = [f"region-{number}" for number in range(9)]
+    meeting = Barrier(3, timeout=30)
+
+    class Waiting(MemoryFetcher):
+        def fetch(self, region: str) -> RegionFacts:
+            meeting.wait()  # three at once, or this breaks
+            return super().fetch(region)
+
+    said: list[str] = []
+    fetcher = Waiting({name: CloudError(f"no {name}") for name in names})
+    with pytest.raises(CloudError):
+        refresh([fetcher], NOW, said.append, workers=3)
+    assert [line.split()[1] for line in said[1:]] == names
 
 
 def test_only_the_regions_asked_for_are_read_and_an_unknown_one_is_refused(cache: Path) -> None:

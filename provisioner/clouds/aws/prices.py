@@ -104,9 +104,10 @@ class AwsPrices:
         Raises:
             GpuprovError: any page of the prices or offerings could not be read.
         """
-        on_demand = tuple(self._on_demand(region))
+        # The long list comes last: a region that is denied to the account says so with the first, short one.
         offerings = tuple(sorted(self._offerings(region)))
         spot = tuple(self._spot(region))
+        on_demand = tuple(self._on_demand(region))
         quotas, notes = self._quotas(region)
         return RegionFacts(
             region=region,
