@@ -13,9 +13,11 @@ from typing import NoReturn
 from provisioner.catalog.files import BUNDLED, CLASSES, CatalogFiles
 from provisioner.errors import Position, UsageError
 
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_INTEGER = re.compile(r"\d+")
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?")
+"""Bounded, so that no cell is an infinity or costs minutes to convert."""
+_INTEGER = re.compile(r"[0-9]{1,15}")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_SHOWN_MAX = 40
 _MAY_BE_FREE = "price_usd_per_gib"
 """Traffic can be free of charge; everything else with a price costs something (a price of 0 is a broken source row)."""
 
@@ -152,6 +154,11 @@ def _check_column(table: _Table, column: Column) -> None:
             table.refuse(row, column.name, problem)
 
 
+def _shown(cell: str) -> str:
+    """A cell as an error quotes it."""
+    return repr(cell if len(cell) <= _SHOWN_MAX else f"{cell[:_SHOWN_MAX]}...")
+
+
 def _text_problem(cell: str, column: Column) -> str | None:
     del column
     return f"{cell!r} has spaces around it" if cell != cell.strip() else None
@@ -159,13 +166,13 @@ def _text_problem(cell: str, column: Column) -> str | None:
 
 def _number_problem(cell: str, column: Column) -> str | None:
     if not _NUMBER.fullmatch(cell):
-        return f"{cell!r} is not a number"
+        return f"{_shown(cell)} is not a number"
     return f"{cell} is below 0" if cell.startswith("-") and column.name != _MAY_BE_NEGATIVE else None
 
 
 def _integer_problem(cell: str, column: Column) -> str | None:
     del column
-    return None if _INTEGER.fullmatch(cell) else f"{cell!r} is not a whole number"
+    return None if _INTEGER.fullmatch(cell) else f"{_shown(cell)} is not a whole number"
 
 
 def _date_problem(cell: str, column: Column) -> str | None:

@@ -237,3 +237,28 @@ def test_a_user_without_a_home_folder_has_the_bundled_catalog(monkeypatch):
     monkeypatch.setattr("pathlib.Path.home", nobody)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert load_catalog().origin.kind == "bundled"
+
+
+@pytest.mark.parametrize("cell", ["9" * 5000, "1e999", "1e-999", "1e99999999", "inf", "nan", "\u0663", "1_000", "0x10"])
+@pytest.mark.parametrize(
+    ("file", "column"),
+    [
+        ("instances.csv", "gpu_count"),
+        ("instances.csv", "ram_gib"),
+        ("instances.csv", "vcpu"),
+        ("gpus.csv", "memory_nominal_mib"),
+        ("prices.csv", "price_usd_per_hour"),
+    ],
+)
+def test_a_number_beyond_reason_is_an_error_at_its_place(directory: Path, file: str, column: str, cell: str) -> None:
+    path = directory / file
+    header, first, rest = path.read_text(encoding="utf-8").split("\n", 2)
+    cells = first.split(",")
+    cells[header.split(",").index(column)] = cell
+    path.write_text("\n".join([header, ",".join(cells), rest]), encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        load_catalog(directory)
+    assert isinstance(caught.value.where, Position)
+    assert (caught.value.where.file, caught.value.where.line) == (str(path), 2)
+    assert column in caught.value.message
+    assert len(caught.value.message) < 120
