@@ -17,7 +17,7 @@ SAMPLE = (
 
 @pytest.fixture(scope="module")
 def whole_s(tmp_path_factory):
-    return undisturbed_s(tmp_path_factory.mktemp("whole") / "home")
+    return undisturbed_s(tmp_path_factory.mktemp("whole") / "home", runs=1)
 
 
 @pytest.mark.engine
