@@ -84,9 +84,8 @@ class Merge:
         for model in facts.prices:
             if model != ON_DEMAND:
                 own = {key: row for key, row in own.items() if row["purchase_model"] != model}
-        for model in sorted(
-            facts.prices, key=lambda one: one != ON_DEMAND
-        ):  # spot is judged by today's on-demand price
+        # On-demand comes first: spot is judged by today's on-demand price.
+        for model in sorted(facts.prices, key=lambda one: one != ON_DEMAND):
             taken = 0
             for quote in facts.prices[model]:
                 on_demand = _on_demand(own, self._cloud, quote.instance_type, facts.region)
