@@ -213,7 +213,8 @@ class Failover:
             self.note(offer, error.kind, error.message)
             raise Unfinished(instance, error) from error
         if is_over(now.state):
-            self._refuse(offer, CapacityError(f"{now.id} was taken back while it started ({now.state})"))
+            reason = f": {now.console[-1]}" if now.console else ""
+            self._refuse(offer, CapacityError(f"{now.id} was taken back while it started ({now.state}{reason})"))
             return None, True
         self.note(offer, outcome, now.id)
         return now, False

@@ -297,6 +297,22 @@ def test_l1_what_failed_half_way_is_kept_and_ended_later(mini, fake):
     assert leftovers() == []
 
 
+def test_a_machine_that_ends_while_it_starts_is_told_with_its_reason(mini, fake, monkeypatch):
+    fake.rules.boot_s = 60.0
+    create = AwsCloud.create_instance
+
+    def end(cloud, request):
+        made = create(cloud, request)
+        aws_rules.interrupt("us-east-1", made.id)
+        return made
+
+    monkeypatch.setattr(AwsCloud, "create_instance", end)
+    with pytest.raises(ProviderFailure) as failure:
+        mini.up(program(offers=[offer("use1-az1", capacity="spot")]))
+    assert "interrupted: Server.SpotInstanceTermination: taken back" in failure.value.attempts[0].message
+    assert living() == []
+
+
 def test_foreign_machines_that_look_alike_are_never_touched(mini, aws_rig):
     mini.up(program())
     ours = mini.outputs("gpu")["instanceId"]
