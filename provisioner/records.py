@@ -69,7 +69,7 @@ def _init(cls: type, fields: tuple[dataclasses.Field[Any], ...], *, slots: bool)
     """``__init__`` with one argument a field; it writes past ``__setattr__``, which refuses."""
     space: dict[str, Any] = {"_factory": _FACTORY, "_write": object.__setattr__}
     arguments, body = ["self"], []
-    for each in sorted(fields, key=lambda field: field.kw_only):
+    for each in sorted(fields, key=lambda field: bool(field.kw_only)):
         name, value = each.name, each.name
         if each.kw_only and "*" not in arguments:
             arguments.append("*")

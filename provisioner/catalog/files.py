@@ -111,12 +111,13 @@ class CatalogFiles:
             return []
         text = self.text(name)
         header = next(csv.reader(io.StringIO(text, newline="")))
-        pick = itemgetter(*(header.index(column) for column in columns))
+        places = [header.index(column) for column in columns]
+        pick = itemgetter(*places)
         if clouds is None:
             return [pick(row) for row in _cells(text)]
         if header[0] == "cloud":
             starts = tuple(start for cloud in clouds for start in (f"{cloud},", f'"{cloud}",'))
-            return [pick(row) for row in _cells(text, starts)]
+            return [pick(row) for row in _cells(text, starts, max(places) + 1)]
         cloud = header.index("cloud")
         return [pick(row) for row in _cells(text) if row[cloud] in clouds]
 
@@ -133,8 +134,10 @@ class CatalogFiles:
         return [dict(zip(header, row, strict=True)) for row in reader if row]
 
 
-def _cells(text: str, starts: tuple[str, ...] = ()) -> list[list[str]]:
+def _cells(text: str, starts: tuple[str, ...] = (), wanted: int = -1) -> list[list[str]]:
     """Cells of each row but the first; with ``starts``, of the rows whose text starts like one of them.
+
+    Only the first ``wanted`` cells are sure to be apart from each other.
 
     Tables of thousands of rows are read for each plan: lines without quotes, which nearly all are, need no CSV reader.
     """
@@ -143,7 +146,7 @@ def _cells(text: str, starts: tuple[str, ...] = ()) -> list[list[str]]:
         next(rows)
         return [row for row in rows if row and (not starts or f"{row[0]},".startswith(starts))]
     lines = [line for line in text.split("\n")[1:] if line and (not starts or line.startswith(starts))]
-    return [next(csv.reader([line])) if '"' in line else line.split(",") for line in lines]
+    return [next(csv.reader([line])) if '"' in line else line.split(",", wanted) for line in lines]
 
 
 def _has_long_cells(text: str) -> bool:

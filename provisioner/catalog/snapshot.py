@@ -17,7 +17,7 @@ from provisioner.catalog.attachments import attached_market, read_attached_types
 from provisioner.catalog.cache import Manifest, base_digest, cache_folder, read_snapshot, supply_path
 from provisioner.catalog.codes import NO_SPARE, OWN_MEANINGS
 from provisioner.catalog.exclusions import type_codes
-from provisioner.catalog.files import CatalogFiles, bundled_files, directory_files
+from provisioner.catalog.files import QUOTAS, CatalogFiles, bundled_files, directory_files
 from provisioner.catalog.gpus import Gpu, read_gpus
 from provisioner.catalog.instance_prices import (
     CLOUDS,
@@ -309,6 +309,8 @@ class Catalog:
 
     @cached_property
     def _account_quotas(self) -> dict[tuple[str, str, str], AccountQuota]:
+        if QUOTAS not in self._files.names:
+            return {}
         from provisioner.catalog.quotas import read_account_quotas
 
         return read_account_quotas(self._files)
