@@ -44,6 +44,7 @@ class Interrupts:
         self._engine: subprocess.Popen[bytes] | None = None
         self._is_starting = False
         self._before: dict[int, Any] = {}
+        self._sent = 0
         self.count = 0
 
     def __enter__(self) -> Self:
@@ -63,8 +64,7 @@ class Interrupts:
         try:
             self._engine = start()
             self._is_starting = False
-            if self.count:  # it came while the engine started
-                self._engine.send_signal(signal.SIGINT)
+            self._pass_on()  # what came while the engine started
             return self._engine.wait()
         finally:
             self._engine = None
@@ -78,14 +78,18 @@ class Interrupts:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         del frame
         self.count += 1
-        engine = self._engine
-        if self._is_starting:
-            return
-        if engine is None:
+        if self._engine is None and not self._is_starting:
             raise Cancelled(f"interrupted by {signal.Signals(number).name}")
-        if self.count == 1:
-            self._notify("stopping: the engine ends the step that it waits for; once more to drop that step")
-        engine.send_signal(signal.SIGINT if self.count < _KILL_AT else signal.SIGKILL)
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Give the engine each signal that it has not had yet, once: a second one would make it drop its step."""
+        engine = self._engine
+        while engine is not None and not self._is_starting and self._sent < self.count:
+            self._sent += 1
+            if self._sent == 1:
+                self._notify("stopping: the engine ends the step that it waits for; once more to drop that step")
+            engine.send_signal(signal.SIGINT if self._sent < _KILL_AT else signal.SIGKILL)
 
 
 class EngineCommand(PulumiCommand):

@@ -161,3 +161,16 @@ def until(condition, limit_s=20):
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.02)
+
+
+def test_a_signal_while_the_engine_starts_reaches_it_once():
+    said = []
+    with Interrupts(said.append) as interrupts:
+
+        def start():
+            signal.raise_signal(signal.SIGINT)
+            return subprocess.Popen(["sleep", "60"])
+
+        assert interrupts.run(start) == -signal.SIGINT
+    assert len(said) == 1
+    assert interrupts.count == 1
