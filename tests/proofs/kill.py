@@ -22,7 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--out", type=Path, default=Path("docs/proofs/kill.md"))
     options = parser.parse_args(arguments)
-    wounds = []
+    wounds: list[Wound] = []
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gpuprov-kill-") as folder:
         whole_s = undisturbed_s(Path(folder) / "whole")
         for blow in blows(options.count, options.seed):
@@ -31,8 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(_line(wound), flush=True)
             if not wound.is_healed:
                 print(wound.messages, file=sys.stderr)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(page(wounds, whole_s, options.seed), encoding="utf-8")
+            # Written each time: a proof that is interrupted still says what it has seen, and how much.
+            options.out.write_text(page(wounds, whole_s, options.seed), encoding="utf-8")
     return 0 if all(wound.is_healed for wound in wounds) else 1
 
 
