@@ -41,6 +41,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             monkeypatch.delenv(name)
     if engine:
         monkeypatch.setenv("GPUPROV_PULUMI", engine)
+    # The developer's own refreshed prices must not decide what a test sees.
+    monkeypatch.setenv("GPUPROV_CATALOG", "bundled")
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("GPUPROV_HOME", str(folder))
