@@ -19,5 +19,5 @@ def located(loaded: Loaded) -> Iterator[None]:
     try:
         yield
     except KeyedSpecError as error:
-        error.where = error.where or loaded.position(error.key)
+        error.where = error.where or loaded.origin(error.key)
         raise

@@ -32,6 +32,13 @@ OLD_PRICE_DAYS = 30
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.option("--explain", is_flag=True, help="All offers in order, all alternatives, all assumptions.")
 @click.option(
+    "--set",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="What if: plan as if the spec said so, such as inference.context_tokens=65536; may be repeated.",
+)
+@click.option(
     "--stack", metavar="NAME", help="Plan for a live stack: it keeps its place while that satisfies the spec."
 )
 @click.option("--format", "form", type=click.Choice(FORMATS), help="Default table, or what the suffix of -o says.")
@@ -49,6 +56,7 @@ def command(
     spec: Path,
     *,
     explain: bool,
+    overrides: tuple[str, ...],
     stack: str | None,
     form: str | None,
     output: Path | None,
@@ -56,7 +64,7 @@ def command(
     cloud: str | None,
 ) -> None:
     """Size the workload of SPEC, rank offers by the whole bill, and choose. Offline; needs no credentials."""
-    loaded = load(spec)
+    loaded = load(spec, overrides)
     for warning in loaded.warnings:
         warn(warning)
     catalog = load_catalog(directory)

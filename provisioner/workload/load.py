@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from provisioner.workload.formats import format_warnings
 from provisioner.workload.pending import pending_warnings
 from provisioner.workload.reading import read_workload
 from provisioner.workload.spec import Workload
+from provisioner.workload.steps import steps_of
 from provisioner.workload.tree import Branch, Mark, Node, Scalar, from_python, mark_of, node_at
 from provisioner.workload.yaml_tree import YamlFault, read_yaml
 
@@ -22,7 +24,6 @@ SIZE_BYTES_MAX = 2**20
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]")
 """What YAML does not print, and the line ends of YAML 1.1 that YAML 1.2 and every editor take for part of a line."""
 _WIDE_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
-_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 
 @record(frozen=True, slots=True)
@@ -33,38 +34,63 @@ class Loaded:
     workload: Workload
     warnings: tuple[str, ...]
     root: Node = field(repr=False)
+    overrides: tuple[str, ...] = ()
+    """Changes of the command line, which are in the workload."""
 
     def position(self, dotted_key: str) -> Position:
         """Where a key such as ``placement.gpus[0]`` stands in the file, or its nearest existing parent."""
-        path = tuple(int(step[1]) if step[1] else step[2] for step in _STEP.finditer(dotted_key))
-        line, column = mark_of(self.root, path) or (1, 1)
+        line, column = mark_of(self.root, steps_of(dotted_key)) or (1, 1)
         return Position(str(self.path), line, column)
 
+    def origin(self, dotted_key: str) -> Position | str:
+        """Where a key was written: its place in the file, or the flag that changed it."""
+        place = self.position(dotted_key)
+        if place.line > 0:
+            return place
+        from provisioner.workload.overrides import flag_of
 
-def load(path: Path) -> Loaded:
-    """The workload of a spec file.
+        return flag_of((place.line, place.column), self.overrides) or place
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Loaded:
+    """The workload of a spec file, with what-if changes such as ``inference.context_tokens=65536`` over it.
 
     Raises:
-        SpecError: the file cannot be read, or is no valid spec.
+        SpecError: the file cannot be read, or is no valid spec, or a change makes it none.
     """
-    return parse(_read_bytes(path, "the spec", str(path)), path)
+    return parse(_read_bytes(path, "the spec", str(path)), path, overrides)
 
 
-def parse(content: bytes, path: Path) -> Loaded:
+def parse(content: bytes, path: Path, overrides: Sequence[str] = ()) -> Loaded:
     """The workload of a spec file's content; ``path`` names it in errors and is where relative paths start.
 
     Raises:
-        SpecError: the content is no valid spec.
+        SpecError: the content is no valid spec, or an override makes it none.
     """
+    try:
+        return _parse(content, path, tuple(overrides))
+    except SpecError as error:
+        if overrides:
+            from provisioner.workload.overrides import name_flag
+
+            name_flag(error, overrides)
+        raise
+
+
+def _parse(content: bytes, path: Path, overrides: tuple[str, ...]) -> Loaded:
     file = str(path)
     text = _decode(content, file)
     try:
         root = read_yaml(text)
     except YamlFault as fault:
         raise _error(fault.message, fault.remedy, file, fault.mark) from None
+    if overrides:
+        from provisioner.workload.overrides import apply_overrides  # only where something is changed
+
+        root = apply_overrides(root, overrides)
     root = _with_config(root, path)
     workload = read_workload(root, file)
-    return Loaded(path, workload, (*pending_warnings(root), *format_warnings(root, workload)), root)
+    return Loaded(path, workload, (*pending_warnings(root), *format_warnings(root, workload)), root, overrides)
 
 
 def _error(message: str, remedy: str, file: str, mark: Mark | None) -> SpecError:

@@ -203,3 +203,19 @@ def test_a_refusal_imports_no_more(spec):
 
 def test_check_imports_no_sdk_and_no_engine(spec):
     assert not set(HEAVY) & imported("check", str(spec), "--format", "json")
+
+
+def test_what_if_changes_count_as_written(plan):
+    code, out, _ = plan(
+        "--format", "json", "--set", "inference.context_tokens=16384", "--set", "inference.concurrency=8"
+    )
+    assert code == 0
+    inference = json.loads(out)["workload"]["spec"]["inference"]
+    assert (inference["context_tokens"], inference["concurrency"]) == (16384, 8)
+
+
+def test_a_what_if_of_an_unknown_gpu_names_the_flag(plan):
+    code, out, err = plan("--format", "json", "--set", "placement.gpus=[H1000]")
+    assert code == 2
+    assert json.loads(out)["where"] == "--set placement.gpus=[H1000]"
+    assert "--set placement.gpus=[H1000]" in err
