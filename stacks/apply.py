@@ -7,7 +7,8 @@ preview, and every failure after that says what exists and what it costs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from time import monotonic, sleep
@@ -20,7 +21,7 @@ from provisioner.errors import GpuprovError, NothingFits, UsageError
 from provisioner.planner.explain import refusal_of
 from provisioner.planner.plan import Plan, PlannedOffer
 from provisioner.workload.spec import Workload
-from stacks import pending
+from stacks import pending, supply
 from stacks.clouds import open_cloud
 from stacks.deploy import Session
 from stacks.failures import Attempt
@@ -154,7 +155,7 @@ def update(session: Session, decision: Decision, seen: Outcome) -> Applied:
     if is_settled(seen, state):
         standing = ask(_cloud(session, decision), state.stack_id if state else None)
         return Applied(session.stack, decision, seen.changes, (), state, standing, seen.warnings)
-    outcome = session.update(decision.inputs, decision.provider)
+    outcome = _remembered(session.update(decision.inputs, decision.provider), decision.provider)
     if outcome.failure is not None:
         raise failed(session, decision, outcome.failure, outcome)
     state = session.state()
@@ -164,6 +165,12 @@ def update(session: Session, decision: Decision, seen: Outcome) -> Applied:
     return Applied(
         session.stack, decision, outcome.changes, _attempts(outcome, state), state, standing, outcome.warnings
     )
+
+
+def _remembered(outcome: Outcome, provider: str) -> Outcome:
+    """The outcome of an update, after what it has seen of the supply was kept; with a warning where it could not be."""
+    trouble = supply.remember(provider, outcome.told, datetime.now(UTC))
+    return replace(outcome, warnings=(*outcome.warnings, trouble)) if trouble else outcome
 
 
 def failed(session: Session, decision: Decision, error: GpuprovError, outcome: Outcome | None = None) -> ApplyFailed:

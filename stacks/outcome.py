@@ -18,6 +18,11 @@ from stacks.state import GPU_INSTANCE
 OWN_TYPES = "gpuprov:index:"
 _AMBIENT_PLUGIN = "using pulumi-resource-"
 """Start of the engine's warning about a plugin on PATH; ours always is, on purpose."""
+_PARTIAL_FAILURE = 1
+"""Status of a step that failed and left something in the state all the same.
+
+Source: pulumi/pulumi sdk/go/common/resource/status.go.
+"""
 _KIND_OF_STEP = {
     "create": "create",
     "create-replacement": "replace",
@@ -35,7 +40,7 @@ _KIND_OF_STEP = {
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Resources of ours by what happened to them; one that is replaced counts once."""
+    """Resources of ours by what happened to them; one that is replaced counts once, one whose step failed not at all."""
 
     create: int = 0
     update: int = 0
@@ -106,6 +111,9 @@ class Outcome:
     steps: tuple[Step, ...] = ()
     drift: tuple[Drift, ...] = ()
     attempts: tuple[Attempt, ...] = ()
+    """Offers that were tried: as the failure lists them, else as they were told."""
+    told: tuple[Attempt, ...] = ()
+    """Offers that were tried in this very run."""
     violations: tuple[Violation, ...] = ()
     warnings: tuple[str, ...] = ()
     failure: GpuprovError | None = None
@@ -125,6 +133,8 @@ class EventLog:
         self._steps: dict[str, Step] = {}
         self._drift: dict[str, Drift] = {}
         self._refreshing: set[str] = set()
+        self._done: set[str] = set()
+        self._undone: set[str] = set()
         self._attempts: list[Attempt] = []
         self._violations: list[Violation] = []
         self._warnings: dict[str, None] = {}
@@ -141,17 +151,22 @@ class EventLog:
         elif event.res_outputs_event is not None:
             self._on_step(event.res_outputs_event.metadata, "done")
         elif event.res_op_failed_event is not None:
-            self._on_step(event.res_op_failed_event.metadata, "failed")
+            failed = event.res_op_failed_event
+            if failed.status != _PARTIAL_FAILURE:
+                self._undone.add(failed.metadata.urn)
+            self._on_step(failed.metadata, "failed")
 
     def outcome(self, exit_text: str | None = None) -> Outcome:
         """The result; ``exit_text`` is the engine's error output where it ended with an error."""
         failure, attempts = self._failure(exit_text)
-        kinds = [step.kind for step in self._steps.values()]
+        undone = self._undone - self._done
+        kinds = [step.kind for urn, step in self._steps.items() if urn not in undone]
         return Outcome(
             changes=Changes(*(kinds.count(kind) for kind in ("create", "update", "replace", "delete", "same"))),
             steps=tuple(self._steps.values()),
             drift=tuple(self._drift.values()),
             attempts=attempts or tuple(self._attempts),
+            told=tuple(self._attempts),
             violations=tuple(self._violations),
             warnings=tuple(self._warnings),
             failure=failure,
@@ -191,6 +206,8 @@ class EventLog:
             if stage == "done":
                 self._drift[metadata.urn] = _drift(metadata)
         elif kind := _KIND_OF_STEP.get(operation):
+            if stage == "done":
+                self._done.add(metadata.urn)
             self._note(Step(kind, metadata.type, _name(metadata), _diffs(metadata)), metadata.urn, stage)
 
     def _note(self, step: Step, urn: str, stage: str) -> None:

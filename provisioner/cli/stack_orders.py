@@ -120,7 +120,11 @@ def _apply(
     if not is_settled(seen, session.state()):
         options.confirm(f"Carry this out as stack {order.stack!r}?", yes=yes)
     progress.is_on = True
-    return update(session, decision, seen)
+    applied = update(session, decision, seen)
+    for warning in applied.warnings:
+        if warning not in seen.warnings:  # those were told with the preview
+            warn(warning)
+    return applied
 
 
 def preview_order(

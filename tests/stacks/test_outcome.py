@@ -18,7 +18,7 @@ def event(**parts):
     return EngineEvent.from_json({"sequence": 1, "timestamp": 1, **parts})
 
 
-def step(kind, op, urn=URN, *, old=None, new=None, diffs=()):
+def step(kind, op, urn=URN, *, old=None, new=None, diffs=(), status=2):
     def side(outputs):
         if outputs is None:
             return None
@@ -45,7 +45,7 @@ def step(kind, op, urn=URN, *, old=None, new=None, diffs=()):
     }
     return event(
         **{
-            kind: {"metadata": metadata, "status": 1, "steps": 1}
+            kind: {"metadata": metadata, "status": status, "steps": 1}
             if kind == "resOpFailedEvent"
             else {"metadata": metadata}
         }
@@ -97,6 +97,28 @@ def test_a_replacement_is_one_change():
             for op in ("delete-replaced", "replace", "create-replacement", "delete-replaced")
         )
     ).outcome()
+    assert outcome.changes == Changes(replace=1)
+
+
+@pytest.mark.parametrize(("status", "created"), [(2, 1), (1, 2)])
+def test_a_failed_step_counts_only_where_it_left_something(status, created):
+    outcome = log_of(
+        step("resourcePreEvent", "create", LAUNCH_URN),
+        step("resOutputsEvent", "create", LAUNCH_URN),
+        step("resourcePreEvent", "create"),
+        step("resOpFailedEvent", "create", status=status),
+    ).outcome("exit 255")
+    assert outcome.changes == Changes(create=created)
+    assert len(outcome.steps) == 2
+
+
+def test_a_replacement_that_ended_the_old_one_counts_though_there_is_no_new_one():
+    outcome = log_of(
+        step("resourcePreEvent", "delete-replaced"),
+        step("resOutputsEvent", "delete-replaced"),
+        step("resourcePreEvent", "create-replacement"),
+        step("resOpFailedEvent", "create-replacement"),
+    ).outcome("exit 255")
     assert outcome.changes == Changes(replace=1)
 
 
@@ -207,6 +229,14 @@ def test_attempts_are_told_as_they_happen():
     log.on_event(diagnostic("info", encode_attempt(Attempt("aws/r/z/t/spot", "capacity", "none left")), URN))
     assert told == ["aws/r/z/t/spot: capacity: none left"]
     assert log.outcome().attempts == (Attempt("aws/r/z/t/spot", "capacity", "none left"),)
+
+
+def test_what_an_earlier_run_tried_is_not_told_by_this_one():
+    """An update that fails lists what was tried when its machine was made."""
+    earlier = (Attempt("aws/r/z/t/spot", "created", "i-1"),)
+    outcome = log_of(diagnostic("error", encode(CloudError("no"), earlier), URN)).outcome("exit 255")
+    assert outcome.attempts == earlier
+    assert outcome.told == ()
 
 
 def test_progress_tells_machines_and_what_is_done():
