@@ -11,6 +11,7 @@ from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.search import Outcome
 from provisioner.planner.spot import intolerance
+from provisioner.sizing.pipelines import VIDEO
 from provisioner.units import format_gib, format_usd
 from provisioner.vocabulary import CapacityType, Interconnect, Objective, Task
 
@@ -95,7 +96,7 @@ def reasons(request: Request, outcome: Outcome, choice: Candidate) -> tuple[str,
             _order(request, outcome, choice),
             _span(outcome, choice),
             _capacity(request, outcome, choice),
-            _speed(choice),
+            _speed(request, choice),
         )
         if reason
     )
@@ -194,7 +195,7 @@ def spot_sentence(choice: Candidate) -> str:
     return saving + limit
 
 
-def _speed(choice: Candidate) -> str:
+def _speed(request: Request, choice: Candidate) -> str:
     throughput = choice.arrangement.throughput
     lift = {
         "memory-bandwidth": "faster memory, smaller weights or more requests at once would lift it",
@@ -206,7 +207,8 @@ def _speed(choice: Candidate) -> str:
     elif throughput.train_tokens_per_s is not None:
         rate = f"{throughput.train_tokens_per_s:,.0f} trained tokens/s"
     elif throughput.images_per_s is not None:
-        rate = f"{throughput.images_per_s:.3g} images/s"
+        made = "clips" if request.shape.modality == VIDEO else "images"
+        rate = f"{throughput.images_per_s * 3600:,.4g} {made} an hour"
     else:
         return "no speed is predicted for this kind of work on this GPU"
     return f"predicted {rate}, bound by {throughput.bound_by}: {lift}" if lift else f"predicted {rate}"

@@ -83,7 +83,7 @@ def work_hours(workload: Workload, demand: Demand, throughput: Throughput, copie
     if total is not None and total.unit == "tokens" and isinstance(demand, ServingDemand):
         requests = requests_per_s(demand, throughput)
         rate = requests * demand.output_tokens if requests else None
-    elif total is not None and total.unit == "images":
+    elif total is not None and total.unit in ("images", "clips"):  # the rate of a video model counts whole clips
         rate = throughput.images_per_s
     return float(total.amount) / (rate * copies) / 3600 if total is not None and rate else None
 
