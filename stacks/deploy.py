@@ -251,7 +251,10 @@ class Session:
 
     def _translate(self, error: CommandError, default: GpuprovError | None = None) -> GpuprovError:
         if self._interrupts.count:
-            return Cancelled("interrupted; the engine stopped cleanly")
+            return Cancelled(
+                "interrupted; the engine stopped cleanly",
+                remedy=f"the same command again goes on from here, `gpuprov down {self.stack}` ends it",
+            )
         if isinstance(error, ConcurrentUpdateError):
             return explain(self.stack, parse_engine_locks(str(error)))
         return default or CloudError(f"the engine failed: {_last_error(error)}")

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from provisioner.clouds.cloud import BillableObject
+from provisioner.tags import format_time
 from provisioner.units import decimal_string
 from stacks.inventory import Standing, object_document
 from stacks.outcome import Drift, Outcome
@@ -14,6 +15,7 @@ from stacks.state import StackState
 
 if TYPE_CHECKING:
     from stacks.apply import Applied
+    from stacks.locks import EngineLock
     from stacks.teardown import Ended
 
 _OUTPUTS = {
@@ -100,6 +102,23 @@ def refresh_document(kind: str, stack: str, outcome: Outcome, state: StackState 
         "state": power_of(state),
         "drift": drift(outcome.drift),
         "outputs": outputs_document(state),
+    }
+
+
+def unlock_document(stack: str, cleared: Iterable[EngineLock]) -> dict[str, Any]:
+    """``gpuprov.unlock/1``: the locks that were cleared; what a lock does not tell is null."""
+    return {
+        "schema": "gpuprov.unlock/1",
+        "stack": stack,
+        "cleared": [
+            {
+                "user": lock.user,
+                "host": lock.host,
+                "pid": lock.pid,
+                "created_at": format_time(lock.at) if lock.at is not None else None,
+            }
+            for lock in cleared
+        ],
     }
 
 

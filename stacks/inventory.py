@@ -126,7 +126,9 @@ def account(error: GpuprovError, standing: Standing | None, state: StackState | 
             where=error.where,
             remedy=f"`gpuprov up` takes it over, `gpuprov down {stack}` ends it",
         )
-    return _with_text(error, f"exists now: {standing.describe()}" if standing.billing else "nothing of the stack bills")
+    if not standing.billing:
+        return _with_text(error, "nothing of the stack bills")
+    return _with_text(error, f"exists now: {standing.describe()}", remedy=f"`gpuprov down {stack}` ends it")
 
 
 def ask(cloud: Cloud, *stack_ids: str | None) -> Standing | None:
@@ -137,8 +139,8 @@ def ask(cloud: Cloud, *stack_ids: str | None) -> Standing | None:
         return None
 
 
-def _with_text(error: GpuprovError, text: str) -> GpuprovError:
-    copy = type(error)(f"{error.message}; {text}", where=error.where, remedy=error.remedy)
+def _with_text(error: GpuprovError, text: str, *, remedy: str | None = None) -> GpuprovError:
+    copy = type(error)(f"{error.message}; {text}", where=error.where, remedy=error.remedy or remedy)
     copy.__cause__ = error
     return copy
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.clouds.cloud import BillableObject
-from provisioner.errors import GpuprovError
+from provisioner.errors import CloudError, GpuprovError
+from stacks import failures
 from stacks.clouds import cloud_of
 from stacks.documents import money, objects, outputs_document, power_of
 from stacks.inventory import Standing, describe, look
@@ -31,6 +32,8 @@ class Status:
     trouble: str | None = None
     busy: str | None = None
     """Who works on it just now."""
+    is_readable: bool = True
+    """Whether the backend's file could be read; ``trouble`` says why not."""
 
     @property
     def word(self) -> str:
@@ -38,6 +41,8 @@ class Status:
         shown = [entry.state for entry in self.machines]
         if shown:
             return shown[0]
+        if not self.is_readable:
+            return "unknown"
         seen = power_of(self.state)
         return "gone" if self.standing is not None and self.state.outputs else seen
 
@@ -48,15 +53,16 @@ class Status:
 
 
 def read_all(site: Site, names: Sequence[str] | None = None) -> tuple[Status, ...]:
-    """The named stacks, or all of the backend.
+    """The named stacks, or all of the backend; of all, one whose state cannot be read does not hide the others.
 
     Raises:
         UsageError: a named one does not exist.
+        CloudError: the state of a named one cannot be read.
     """
     if names is not None:
         return tuple(_status(site, site.existing(name)) for name in names)
-    states = (site.read(name) for name in site.stacks())
-    return tuple(_status(site, state) for state in states if state is not None)
+    found = (_status_of(site, name) for name in site.stacks())
+    return tuple(status for status in found if status is not None)
 
 
 def document(found: Sequence[Status]) -> dict[str, Any]:
@@ -105,10 +111,22 @@ def _notes(status: Status) -> list[str]:
     if status.state.pending_creates:
         names = ", ".join(resource.name for resource in status.state.pending_creates)
         notes.append(f"an earlier run did not finish creating {names}; `gpuprov up` or `gpuprov down` resolves it")
-    notes += [f"{r.name} is not whole: {'; '.join(r.init_errors)}" for r in status.state.own if r.init_errors]
+    notes += [
+        f"{r.name} is not whole: {'; '.join(map(failures.strip, r.init_errors))}"
+        for r in status.state.own
+        if r.init_errors
+    ]
     if status.standing is not None:
         notes += [f"not in the state: {describe(entry)}" for entry in status.standing.unknown_to(status.state)]
     return notes
+
+
+def _status_of(site: Site, name: str) -> Status | None:
+    try:
+        state = site.read(name)
+    except CloudError as error:
+        return Status(StackState(name), PROVIDER_OF_NEW, None, str(error), is_readable=False)
+    return _status(site, state) if state is not None else None
 
 
 def _status(site: Site, state: StackState) -> Status:

@@ -9,7 +9,6 @@ import click
 
 from provisioner.cli import stack_options as options
 from provisioner.cli.settings import say
-from provisioner.errors import GpuprovError
 from stacks.clouds import cloud_of
 from stacks.deploy import Session
 from stacks.documents import down_document
@@ -47,8 +46,9 @@ def run_down(stack: str, backend: str | None, lock_wait: timedelta, form: str, *
             ended = _end(session, provider, consent)
     except DownFailed as failure:
         raise options.documented(failure.error, down_document(failure.ended), form) from failure
-    except GpuprovError as error:
-        raise options.documented(error, down_document(Ended(stack, provider)), form) from error
+    except Exception as error:
+        ours = options.classified(error)
+        raise options.documented(ours, down_document(Ended(stack, provider)), form) from error
     if form == "json":
         options.emit(down_document(ended))
     else:
@@ -61,8 +61,10 @@ def _end(session: Session, provider: str, consent: Consent) -> Ended:
     try:
         _ask(session, state, provider, consent)
         return end_stack(session, state, provider, keep_data=consent.keep_data)
-    except GpuprovError as error:
-        raise failed(session, provider, error, Changes()) from error
+    except DownFailed:
+        raise
+    except Exception as error:
+        raise failed(session, provider, options.classified(error), Changes()) from error
 
 
 def _ask(session: Session, state: StackState, provider: str, consent: Consent) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from provisioner.cli.failure import DocumentedFailure, error_document
+from provisioner.cli.failure import DocumentedFailure, error_document, translate
 from provisioner.cli.settings import PROVIDERS, current, default_cloud, say
 from provisioner.errors import Cancelled, GpuprovError, UsageError
 from provisioner.units import parse_duration
@@ -132,6 +132,17 @@ def confirm(question: str, *, yes: bool) -> None:
 def emit(document: Mapping[str, Any]) -> None:
     """One JSON document, alone on standard output."""
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def classified(error: Exception) -> GpuprovError:
+    """Any failure of a command that has begun as one of ours: a full disk and a bug, too, must say what exists now.
+
+    Raises:
+        BrokenPipeError: the reader went away; there is nobody to tell.
+    """
+    if isinstance(error, BrokenPipeError):
+        raise error
+    return translate(error)
 
 
 def documented(error: GpuprovError, document: Mapping[str, Any], form: str) -> GpuprovError:

@@ -22,6 +22,7 @@ from provisioner.units import HOURS_PER_MONTH, format_usd
 from provisioner.workload.load import Loaded, load
 from stacks.apply import (
     Applied,
+    ApplyFailed,
     Decision,
     NoPlan,
     Order,
@@ -104,8 +105,10 @@ def apply_order(order: Order, loaded: Loaded, backend: str | None, *, yes: bool,
     with Session(site, order.stack, "up", watch, lock_wait) as session:
         try:
             return _apply(session, order, loaded, decision, progress, yes=yes)
-        except GpuprovError as error:
-            raise failed(session, decision, error) from error
+        except ApplyFailed:
+            raise
+        except Exception as error:
+            raise failed(session, decision, options.classified(error)) from error
 
 
 def _apply(

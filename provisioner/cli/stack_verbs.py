@@ -53,8 +53,8 @@ def run_verb(verb: str, stack: str, backend: str | None, lock_wait: timedelta, f
     with Session(site, name, verb, watch, lock_wait) as session:
         try:
             outcome = power.require_settled(VERBS[verb](session, site.existing(name), provider))
-        except GpuprovError as error:
-            raise _accounted(error, site, name, provider) from error
+        except Exception as error:
+            raise _accounted(options.classified(error), site, name, provider) from error
         state = session.state()
     if form == "json":
         options.emit(refresh_document(verb, name, outcome, state))

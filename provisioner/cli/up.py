@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from provisioner.cli import stack_options as options
-from provisioner.errors import GpuprovError
 
 
 @click.command("up")
@@ -61,9 +60,10 @@ def command(
     except ApplyFailed as failed:
         document = up_document(failed.applied, machine_price(failed.applied))
         raise options.documented(failed.error, document, form) from failed
-    except GpuprovError as error:
-        empty = orders.failure_document(error, up_document(Applied(named)))
-        raise options.documented(error, empty, form) from error
+    except Exception as error:
+        ours = options.classified(error)
+        empty = orders.failure_document(ours, up_document(Applied(named)))
+        raise options.documented(ours, empty, form) from error
     if form == "json":
         options.emit(up_document(applied, machine_price(applied)))
     else:

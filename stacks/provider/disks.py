@@ -229,11 +229,12 @@ def move_steps(disk: str, zone: str) -> str:
     )
 
 
-def shrink_steps(name: str, size_bytes: int, wanted_bytes: int) -> str:
-    """Why a disk is not made smaller, and how a person does it."""
-    return (
-        f"data disk {name} has {format_gib(size_bytes)} and cannot shrink to {format_gib(wanted_bytes)}: keep its size, or "
-        "snapshot it, add a smaller disk under another name, copy the data, and take the old one out with `down`"
+def refuse_to_shrink(name: str, size_bytes: int, wanted_bytes: int) -> Rejected:
+    """Why a disk is not made smaller, and how a person does it; ``down`` of the old stack takes all of it along."""
+    return Rejected(
+        f"data disk {name} has {format_gib(size_bytes)} and cannot shrink to {format_gib(wanted_bytes)}",
+        remedy="keep its size, or move by hand: snapshot the disk, make a stack of another name with the smaller one "
+        "(`gpuprov up SPEC --stack NAME`), copy the data, and only then end this stack with `gpuprov down`",
     )
 
 

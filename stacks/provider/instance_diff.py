@@ -9,7 +9,7 @@ from provisioner import tags
 from provisioner.clouds.cloud import InstanceState
 from provisioner.errors import GpuprovError, Rejected, UsageError
 from stacks.provider import lifetime
-from stacks.provider.disks import Zone, move_steps, shrink_steps
+from stacks.provider.disks import Zone, move_steps, refuse_to_shrink
 from stacks.provider.identity import Slot, object_tags
 from stacks.provider.inputs import (
     UNKNOWN_OWNER,
@@ -145,7 +145,7 @@ def _check_volumes(
     for volume in now:
         old = before.pop(volume.name, None)
         if old is not None and volume.size_bytes < old.size_bytes:
-            raise Rejected(shrink_steps(volume.name, old.size_bytes, volume.size_bytes))
+            raise refuse_to_shrink(volume.name, old.size_bytes, volume.size_bytes)
     if before:
         raise _lost(sorted(before))
     return now

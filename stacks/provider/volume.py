@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.clouds.cloud import Placement, Volume
 from provisioner.errors import Rejected, UsageError
 from provisioner.vocabulary import CapacityType
-from stacks.provider.disks import placement_of, shrink_steps
+from stacks.provider.disks import placement_of, refuse_to_shrink
 from stacks.provider.identity import Slot
 from stacks.provider.inputs import at, read_mapping, read_offers, read_size
 from stacks.provider.inputs import failures as wrong_inputs
@@ -72,7 +72,7 @@ class Volumes:
         if "size" not in known:
             changed["size"] = False
         elif known["size"] < before["size"]:
-            raise Rejected(shrink_steps(before["name"], before["size"], known["size"]))
+            raise refuse_to_shrink(before["name"], before["size"], known["size"])
         elif known["size"] > before["size"] or known["size"] > before.get("diskSize", known["size"]):
             changed["size"] = False
         if "offers" in known and self._must_look(before, known):

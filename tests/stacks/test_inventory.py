@@ -98,8 +98,16 @@ def test_a_failure_says_what_exists_and_what_it_costs():
     )
 
 
+def test_a_failure_without_a_remedy_says_how_to_end_what_exists():
+    assert (
+        account(CapacityError("no"), look(Shelf(MACHINE), ("me",)), HELD, "demo").remedy
+        == "`gpuprov down demo` ends it"
+    )
+
+
 def test_a_failure_with_nothing_left_says_so():
     error = account(CapacityError("no capacity"), look(Shelf(), ("me",)), None, "demo")
+    assert error.remedy is None
     assert error.message == "no capacity; nothing of the stack bills"
 
 

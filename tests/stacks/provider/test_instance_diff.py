@@ -158,7 +158,7 @@ def test_a_lost_machine_is_replaced(power: str) -> None:
 @pytest.mark.parametrize(
     ("news", "text"),
     [
-        ({"volumes": [{"name": "data", "size": 100 * GIB}]}, "cannot shrink to 100.0 GiB.*snapshot"),
+        ({"volumes": [{"name": "data", "size": 100 * GIB}]}, "cannot shrink to 100.0 GiB.*snapshot.*only then end"),
         ({"volumes": []}, "taken out of a live machine"),
         ({"volumes": None}, "taken out of a live machine"),
         ({"volumes": [{"name": "other", "size": 500 * GIB}]}, "data disk data was taken out"),

@@ -1,0 +1,57 @@
+"""``status``: each stack beside what the cloud shows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from provisioner.errors import CapacityError, CloudError
+from stacks.failures import encode
+from stacks.site import Site
+from stacks.state import stack_file
+from stacks.statuses import document, read_all, rows
+
+MACHINE = "urn:pulumi:whole::gpuprov::gpuprov:index:GpuInstance::instance"
+
+
+def write(home, name, text):
+    path = stack_file(home / "state", name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (home / "state" / "passphrase").write_text("x")
+    path.write_text(text)
+
+
+def checkpoint(name, resources=()):
+    return json.dumps({"version": 3, "checkpoint": {"stack": name, "latest": {"resources": list(resources)}}})
+
+
+@pytest.fixture
+def site(home):
+    write(home, "whole", checkpoint("whole"))
+    return Site(home, None, print)
+
+
+def test_a_stack_that_cannot_be_read_does_not_hide_the_others(home, site):
+    write(home, "broken", "{")
+    found = document(read_all(site))
+    broken, whole = found["stacks"]
+    assert (broken["stack"], broken["state"], broken["price_usd_per_hour"]) == ("broken", "unknown", None)
+    assert "is no state of a stack" in broken["notes"][0]
+    assert (whole["stack"], whole["state"], whole["notes"]) == ("whole", "empty", [])
+    assert [row["stack"] for row in rows(read_all(site))] == ["broken", "whole"]
+
+
+def test_a_stack_that_cannot_be_read_is_an_error_where_it_is_asked_for(home, site):
+    write(home, "broken", "{")
+    with pytest.raises(CloudError, match="is no state of a stack"):
+        read_all(site, ("broken",))
+
+
+def test_why_a_machine_is_not_whole_is_told_without_marks(home, site):
+    text = encode(CapacityError("no room for its disk"))
+    assert "[gpuprov:" in text
+    entry = {"urn": MACHINE, "type": "gpuprov:index:GpuInstance", "id": "i-1", "initErrors": [text]}
+    write(home, "whole", checkpoint("whole", [entry]))
+    (whole,) = document(read_all(site))["stacks"]
+    assert whole["notes"] == ["instance is not whole: no room for its disk"]
