@@ -239,8 +239,10 @@ def gcp_firewall(resource: Resource) -> FirewallFacts | None:
     allows = resource.child("allow").items()
     if allows == ():
         return None
-    ranges = resource.child("source_range")
+    ranges = resource.declared_child("source_range")
     texts = ranges.texts()
+    if texts == ():
+        texts = _sources_without_ranges(resource)
     places: Places = {"openings": ranges.path}
     openings: Known[tuple[Opening, ...]] = UNKNOWN
     if not isinstance(texts, Unknown):
@@ -253,6 +255,17 @@ def gcp_firewall(resource: Resource) -> FirewallFacts | None:
         locate=resource.locate(places),
         openings=openings,
     )
+
+
+def _sources_without_ranges(resource: Resource) -> Known[tuple[Known[str], ...]]:
+    """What a rule without source ranges lets in: machines with a tag or an account, or all addresses where it names neither.
+
+    Source: Compute Engine API reference, firewalls, ``sourceRanges``.
+    """
+    named = [resource.declared_child(name) for name in ("source_tag", "source_service_account")]
+    if any(value.value not in (None, []) and not value.is_unknown for value in named):
+        return ()
+    return UNKNOWN if any(value.is_unknown for value in named) else ("0.0.0.0/0",)
 
 
 def _spans(ports: Known[tuple[tuple[int, int] | None, ...]]) -> tuple[Known[tuple[int, int] | None], ...]:

@@ -90,8 +90,9 @@ def pulumi_subjects(source: JsonSource, placer: Placer, project: Project) -> tup
             count += 1
             subjects.extend(_subjects(source, state, path, placer, project))
     except (TypeError, AttributeError, KeyError) as error:
+        missing = f": the key {error} is missing" if isinstance(error, KeyError) else ""
         raise UsageError(
-            f"this Pulumi document has an unexpected form: {error}",
+            f"this Pulumi document has an unexpected form{missing}",
             where=Position(source.file),
             remedy="write it again with `pulumi preview --json` or `pulumi stack export`",
         ) from None

@@ -53,8 +53,9 @@ def terraform_subjects(source: JsonSource, placer: Placer, project: Project) -> 
             template = _template_of(resource, templates, configuration)
             subjects.extend(resource_subjects(resource, resource.type, placer, project, template))
     except (TypeError, AttributeError, KeyError) as error:
+        missing = f": the key {error} is missing" if isinstance(error, KeyError) else ""
         raise UsageError(
-            f"this Terraform document has an unexpected form: {error}",
+            f"this Terraform document has an unexpected form{missing}",
             where=Position(source.file),
             remedy="write it again with `terraform show -json`",
         ) from None

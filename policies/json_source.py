@@ -55,8 +55,10 @@ def read_json(file: str, text: str) -> JsonSource:
         ) from None
     except ValueError as error:
         where = Position(file)
+        # Python's own limit on the digits of a number speaks of its settings, which help nobody here.
+        reason = "a number has thousands of digits" if "digits" in str(error) else str(error)
         raise UsageError(
-            f"this is no usable JSON: {error}", where=where, remedy="write the file again with the tool that made it"
+            f"this is no usable JSON: {reason}", where=where, remedy="write the file again with the tool that made it"
         ) from None
     return JsonSource(file, text, document)
 

@@ -81,7 +81,7 @@ class Value:
             return UNKNOWN
         try:
             number = float(self.value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return UNKNOWN
         return int(number) if number.is_integer() and abs(number) < 2**53 else UNKNOWN
 

@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import field
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from provisioner.records import record
 
@@ -93,6 +93,11 @@ _ASSIGNMENT = re.compile(
     r"""(?P<name>[A-Za-z_][A-Za-z0-9_.-]{2,60})["']?\s*(?:=|:)\s*(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s"',;}\]]+)"""
 )
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{16,}={0,2}\s*")
+_BASE64_INSIDE = re.compile(
+    r"(?<![A-Za-z0-9+/=])(?:(?:[A-Za-z0-9+/]{60,76}\r?\n[ \t]*)+[A-Za-z0-9+/]{1,76}|[A-Za-z0-9+/]{20,})={0,2}(?![A-Za-z0-9+/=:])"
+)
+"""Base64 in a larger text: of ``echo ... | base64 -d``, of cloud-init's ``write_files``, of a MIME part; in one line or wrapped."""
+_PARTS_MAX = 200
 _UNPACKED_BYTES_MAX = 2**20
 """Cloud-init limits user-data to 16 KiB (EC2) and 256 KiB (GCE metadata values); beyond that it is no user-data."""
 
@@ -135,13 +140,13 @@ def find_secret(name: str, value: str) -> Found | None:
 
 def find_secret_in_text(text: str) -> Found | None:
     """The secrets in a script or a metadata value, also where it is packed in base64 or gzip."""
-    for form in unpacked(text):
+    for packed, form in unpacked(text):
         named = [(name, value) for name, value in assignments(form) if names_a_secret(name) and is_plain_value(value)]
         shape = find_shape(form)
         if shape or named:
             values = [match[0] for match in _SHAPE.finditer(form)] + [value for _, value in named]
             what = shape or f"a plain value for {named[0][0]}"
-            return Found(what, (*values, *(() if form is text else (text,))))
+            return Found(what, (*values, *(() if form is text else (packed,))))
     return None
 
 
@@ -151,21 +156,31 @@ def assignments(text: str) -> Iterator[tuple[str, str]]:
         yield match["name"], match["value"].strip("\"'")
 
 
-def unpacked(text: str) -> Iterator[str]:
-    """The text, and what it holds in base64 and gzip."""
-    yield text
-    if not _BASE64.fullmatch(text):
+def unpacked(text: str) -> Iterator[tuple[str, str]]:
+    """The text, and what it or a part of it holds in base64 and gzip: each as it stands, and as it reads."""
+    yield text, text
+    if _BASE64.fullmatch(text):
+        if (form := _decoded(text)) is not None:
+            yield text, form
         return
+    for match in islice(_BASE64_INSIDE.finditer(text), _PARTS_MAX):
+        if (form := _decoded(match[0])) is not None:
+            yield match[0], form
+
+
+def _decoded(packed: str) -> str | None:
+    """What a text holds in base64, unzipped where it is zipped; ``None`` where it is no base64."""
     try:
-        data = base64.b64decode("".join(text.split()), validate=True)
+        characters = "".join(packed.split())
+        data = base64.b64decode(characters[: len(characters) // 4 * 4], validate=True)
     except (binascii.Error, ValueError):
-        return
+        return None
     if data.startswith(b"\x1f\x8b"):
         try:
             data = zlib.decompressobj(wbits=31).decompress(data, _UNPACKED_BYTES_MAX)
         except zlib.error:
-            return
-    yield data.decode("utf-8", errors="replace")
+            return None
+    return data.decode("utf-8", errors="replace")
 
 
 def redact(text: str, values: Iterable[str] = ()) -> str:

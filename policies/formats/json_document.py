@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from policies.formats.report import Report, message_of, remedy_of
+from policies.formats.report import Report, message_of, one_line, remedy_of
 from policies.gate import Finding
 
 SCHEMA = "gpuprov.check/1"
@@ -38,10 +38,10 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "waiver": None
         if waiver is None
         else {
-            "owner": waiver.owner,
-            "reason": waiver.reason,
+            "owner": one_line(waiver.owner),
+            "reason": one_line(waiver.reason),
             "expires": waiver.expires.isoformat(),
-            "ticket": waiver.ticket,
+            "ticket": one_line(waiver.ticket) if waiver.ticket is not None else None,
         },
         "baseline": finding.in_baseline,
         "fingerprint": finding.fingerprint,

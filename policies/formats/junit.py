@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from xml.etree import ElementTree as ET
 
-from policies.formats.report import Report, message_of, remedy_of, state_of
+from policies.formats.report import Report, message_of, one_line, remedy_of, state_of
 from policies.gate import Finding
 from policies.rule import Result
 
@@ -53,7 +53,11 @@ def _add_case(suite: ET.Element, path: str, findings: Sequence[Finding], counts:
     elif waived := [finding for finding in found if finding.waiver is not None or finding.in_baseline]:
         counts["skipped"] += 1
         waiver = waived[0].waiver
-        reason = f"waived by {waiver.owner} until {waiver.expires}: {waiver.reason}" if waiver else "in the baseline"
+        reason = (
+            one_line(f"waived by {waiver.owner} until {waiver.expires}: {waiver.reason}")
+            if waiver
+            else "in the baseline"
+        )
         ET.SubElement(case, "skipped", message=clean(reason))
     if notes := [finding for finding in found if not finding.is_violation]:
         ET.SubElement(case, "system-out").text = "\n".join(

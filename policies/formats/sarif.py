@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from urllib.parse import quote
 
-from policies.formats.report import SECURITY_SEVERITY, Report, message_of, remedy_of
+from policies.formats.report import SECURITY_SEVERITY, Report, message_of, one_line, remedy_of
 from policies.gate import Finding
 from policies.rule import Level, Rule
 
@@ -83,7 +83,7 @@ def _result(report: Report, finding: Finding, index: int) -> dict[str, Any]:
         "partialFingerprints": {FINGERPRINT: finding.fingerprint},
     }
     if finding.waiver is not None:
-        reason = f"{finding.waiver.reason} ({finding.waiver.owner}, until {finding.waiver.expires})"
+        reason = one_line(f"{finding.waiver.reason} ({finding.waiver.owner}, until {finding.waiver.expires})")
         result["suppressions"] = [{"kind": "external", "status": "accepted", "justification": reason}]
     elif finding.in_baseline:
         result["suppressions"] = [{"kind": "external", "status": "accepted", "justification": "in the baseline"}]

@@ -175,7 +175,7 @@ def _read_offer(document: Mapping[str, Any]) -> PlannedOffer:
         region=_text(document["region"]),
         zone=document["zone"],
         instance_type=_text(document["instance_type"]),
-        instances=_count(document["instances"]),
+        instances=_parts(document["instances"]),
         gpu=_text(document["gpu"]),
         gpus_per_instance=float(document["gpus_per_instance"]),
         capacity_type=_text(document["capacity_type"]),
@@ -183,10 +183,10 @@ def _read_offer(document: Mapping[str, Any]) -> PlannedOffer:
         price_as_of=document["price_as_of"],
         interconnect=_text(document["interconnect"]),
         layout=Layout(
-            tensor_parallel=_count(layout["tensor_parallel"]),
-            pipeline_parallel=_count(layout["pipeline_parallel"]),
-            data_parallel=_count(layout["data_parallel"]),
-            replicas=_count(layout["replicas"]),
+            tensor_parallel=_parts(layout["tensor_parallel"]),
+            pipeline_parallel=_parts(layout["pipeline_parallel"]),
+            data_parallel=_parts(layout["data_parallel"]),
+            replicas=_parts(layout["replicas"]),
             sharding=Sharding(layout.get("sharding", Sharding.NONE)),
         ),
         reasons=tuple(_text(reason) for reason in document["reasons"]),
@@ -340,6 +340,13 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"a text is expected, not {value!r}")
     return value
+
+
+def _parts(value: Any) -> int:
+    """A number of machines or of parts, which others divide by."""
+    if (count := _count(value)) < 1:
+        raise ValueError(f"a number of machines or parallel parts is at least 1, not {count}")
+    return count
 
 
 def _count(value: Any) -> int:

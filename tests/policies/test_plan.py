@@ -108,6 +108,12 @@ def test_findings_point_at_the_offer(check: Check) -> None:
         {"workload": None},
         {"failover": 7},
         {"choice.instances": "x"},
+        {"choice.instances": 0},
+        {"choice.instances": -1},
+        {"choice.layout.tensor_parallel": 0},
+        {"choice.layout.pipeline_parallel": -2},
+        {"choice.layout.data_parallel": 0},
+        {"choice.layout.replicas": 0},
         {"choice.price_usd_per_hour": "dear"},
     ],
 )

@@ -52,6 +52,39 @@ def test_packing_hides_nothing(secret: str) -> None:
     assert find_secret_in_text(base64.b64encode(gzip.compress(script)).decode())
 
 
+@pytest.mark.parametrize("secret", SHAPED)
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "#!/bin/sh\necho {} | base64 -d > /etc/env\n",
+        "#cloud-config\nwrite_files:\n- encoding: b64\n  path: /etc/env\n  content: {}\n",
+        "--x\nContent-Transfer-Encoding: base64\n\n{}\n--x--\n",
+    ],
+)
+def test_a_packed_part_of_a_script_is_opened_and_hidden(secret: str, frame: str) -> None:
+    packed = base64.encodebytes(f"export X='{secret}'\n".encode()).decode().strip()
+    if "Transfer" not in frame:
+        packed = packed.replace("\n", "")
+    text = frame.format(packed)
+    found = find_secret_in_text(text)
+    assert found is not None
+    shown = redact(text, found.values)
+    assert packed.splitlines()[0] not in shown
+    assert frame.splitlines()[0] in shown
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        base64.b64encode(b"#!/bin/sh\nexport HF_HOME=/data/models\n").decode(),
+        "a3f5" * 16,
+        "/opt/nvidia/nsight/systems/target/linux/desktop/glibc",
+    ],
+)
+def test_what_is_packed_or_looks_it_without_a_secret_passes(harmless: str) -> None:
+    assert find_secret_in_text(f"#!/bin/sh\necho {harmless}\n") is None
+
+
 @pytest.mark.parametrize(
     ("name", "secret"),
     [

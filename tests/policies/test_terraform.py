@@ -170,6 +170,10 @@ def test_one_fault_in_a_machine_is_found(read: Read, kind: str, after: dict[str,
             {"source_ranges": ["35.235.240.0/20"], "allow": [{"protocol": "tcp", "ports": ["22"]}]},
             set(),
         ),
+        ("google_compute_firewall", {"allow": [{"protocol": "tcp"}]}, {"open-cidr"}),
+        ("google_compute_firewall", {"source_ranges": [], "allow": [{"protocol": "tcp"}]}, {"open-cidr"}),
+        ("google_compute_firewall", {"source_tags": ["web"], "allow": [{"protocol": "tcp"}]}, set()),
+        ("google_compute_firewall", {"source_service_accounts": ["a@b"], "allow": [{"protocol": "tcp"}]}, set()),
     ],
 )
 def test_disks_and_firewalls(read: Read, kind: str, after: dict[str, Any], rules: set[str]) -> None:
@@ -290,6 +294,27 @@ def test_a_group_whose_rules_stand_elsewhere_is_not_unknown(read: Read) -> None:
     assert not violated(read(group, configuration=bare))
     inline = {"root_module": {"resources": [{"address": "aws_security_group.gpu", "expressions": {"ingress": {}}}]}}
     assert violated(read(group, configuration=inline)) == {"open-cidr"}
+
+
+def test_a_rule_by_source_tag_leaves_its_ranges_to_the_provider(read: Read) -> None:
+    """The provider marks ``source_ranges`` as computed where the program names a tag instead."""
+    rule = change(
+        "google_compute_firewall",
+        {"source_tags": ["web"], "allow": [{"protocol": "tcp"}]},
+        unknown={"source_ranges": True},
+    )
+    assert violated(read(rule)) == {"open-cidr"}
+    expressions = {"source_tags": {}, "allow": {}}
+    bare = {"root_module": {"resources": [{"address": "google_compute_firewall.gpu", "expressions": expressions}]}}
+    assert not violated(read(rule, configuration=bare))
+    hidden = change("google_compute_firewall", {"allow": [{"protocol": "tcp"}]}, unknown={"source_tags": True})
+    assert violated(read(hidden)) == {"open-cidr"}
+
+
+@pytest.mark.parametrize("size", [10**400, float("1e300"), "9" * 400])
+def test_a_disk_size_beyond_all_numbers_is_no_crash(read: Read, size: object) -> None:
+    disk = {"encrypted": True, "volume_size": size}
+    assert not violated(read(change("aws_instance", GOOD_INSTANCE | {"root_block_device": [disk]})))
 
 
 def test_what_the_provider_computes_by_itself_is_not_unknown(read: Read) -> None:
