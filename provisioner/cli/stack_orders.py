@@ -19,6 +19,7 @@ from provisioner.errors import GpuprovError, UsageError
 from provisioner.planner.documents import plan_document, plan_from_document
 from provisioner.report.tables import print_plan
 from provisioner.units import HOURS_PER_MONTH, format_usd
+from provisioner.vocabulary import CapacityType
 from provisioner.workload.load import Loaded, load
 from stacks.apply import (
     Applied,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from stacks.outcome import Outcome
     from stacks.progress import Progress
 
+_STOPPABLE = (CapacityType.ON_DEMAND, CapacityType.RESERVED)
+"""What a stop can pause: a one-time spot machine has no such state, and what is bought as a block is paid for to its end."""
 NOTHING_REAL = "sandbox: nothing real is created"
 
 
@@ -231,10 +234,13 @@ def _counts(applied: Applied) -> list[tuple[str, int]]:
 def _print_price(applied: Applied) -> None:
     machine = machine_price(applied)
     total = applied.standing.price_usd_per_hour if applied.standing is not None else None
-    if machine is not None:
-        click.echo(f"  {'price':<12}{format_usd(machine, 4)}/h for the machine")
-    if total is not None:
-        click.echo(
-            f"  {'in all':<12}{format_usd(total, 4)}/h now, {format_usd(total * HOURS_PER_MONTH)} a month if it runs on"
-        )
-    click.echo(f"  {'to end it':<12}gpuprov down {applied.stack}    (to pause it: gpuprov stop {applied.stack})")
+    click.echo(f"  {'price':<12}{f'{format_usd(machine, 4)}/h' if machine is not None else 'unknown'} for the machine")
+    whole = (
+        f"{format_usd(total, 4)}/h now, {format_usd(total * HOURS_PER_MONTH)} a month if it runs on"
+        if total is not None
+        else "unknown: it bills all the same"
+    )
+    click.echo(f"  {'in all':<12}{whole}")
+    outputs = applied.state.outputs if applied.state is not None else {}
+    pause = f"    (to pause it: gpuprov stop {applied.stack})" if outputs.get("capacityType") in _STOPPABLE else ""
+    click.echo(f"  {'to end it':<12}gpuprov down {applied.stack}{pause}")
