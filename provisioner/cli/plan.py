@@ -29,7 +29,7 @@ OLD_PRICE_DAYS = 30
 
 
 @click.command("plan")
-@click.argument("spec", type=click.Path(path_type=Path))
+@click.argument("spec", required=False, type=click.Path(path_type=Path))
 @click.option("--explain", is_flag=True, help="All offers in order, all alternatives, all assumptions.")
 @click.option(
     "--set",
@@ -37,6 +37,14 @@ OLD_PRICE_DAYS = 30
     metavar="KEY=VALUE",
     multiple=True,
     help="What if: plan as if the spec said so, such as inference.context_tokens=65536; may be repeated.",
+)
+@click.option(
+    "--compare",
+    "pair",
+    nargs=2,
+    metavar="A B",
+    type=click.Path(path_type=Path),
+    help="Instead of SPEC: what differs between two specs or saved plans (*.json); --set changes B.",
 )
 @click.option(
     "--stack", metavar="NAME", help="Plan for a live stack: it keeps its place while that satisfies the spec."
@@ -53,10 +61,11 @@ OLD_PRICE_DAYS = 30
     "--cloud", type=click.Choice(PROVIDERS), help="Where the plan will be carried out; aws and gcp narrow the clouds."
 )
 def command(
-    spec: Path,
+    spec: Path | None,
     *,
     explain: bool,
     overrides: tuple[str, ...],
+    pair: tuple[Path, Path] | None,
     stack: str | None,
     form: str | None,
     output: Path | None,
@@ -64,17 +73,48 @@ def command(
     cloud: str | None,
 ) -> None:
     """Size the workload of SPEC, rank offers by the whole bill, and choose. Offline; needs no credentials."""
-    loaded = load(spec, overrides)
-    for warning in loaded.warnings:
-        warn(warning)
+    _check_sources(spec, pair, stack, explain=explain)
     catalog = load_catalog(directory)
     if catalog.origin.notice:
         warn(catalog.origin.notice)
+    if pair is not None:
+        from provisioner.cli.plan_compare import compare
+
+        compare(pair, catalog, cloud or default_cloud(), overrides=overrides, form=form, output=output)
+    elif spec is not None:
+        _plan_one(load(spec, overrides), catalog, stack, cloud, explain=explain, form=form, output=output)
+
+
+def _check_sources(spec: Path | None, pair: tuple[Path, Path] | None, stack: str | None, *, explain: bool) -> None:
+    """Refuse nothing to plan, and options that mean nothing to a comparison."""
+    if pair is None and spec is None:
+        raise click.UsageError("Missing argument 'SPEC'.")
+    if pair is not None and (spec is not None or stack is not None or explain):
+        raise click.UsageError("--compare takes the place of SPEC, and goes with neither --stack nor --explain.")
+
+
+def _plan_one(
+    loaded: Loaded,
+    catalog: Catalog,
+    stack: str | None,
+    cloud: str | None,
+    *,
+    explain: bool,
+    form: str | None,
+    output: Path | None,
+) -> None:
+    """Plan one spec and write it.
+
+    Raises:
+        DocumentedFailure: nothing fits; the plan is written, and says so.
+    """
+    for warning in loaded.warnings:
+        warn(warning)
     with located(loaded):
         plan = _plan(loaded, catalog, stack, cloud)
     _warn_of_age(plan, datetime.now(UTC).date())
     failure = (
-        NothingFits(refusal_of(plan), where=str(spec), remedy=plan.closest[0] if plan.closest else None)
+        NothingFits(refusal_of(plan), where=str(loaded.path), remedy=plan.closest[0] if plan.closest else None)
         if plan.choice is None
         else None
     )
