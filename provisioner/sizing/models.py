@@ -90,12 +90,23 @@ def unknown_model(model_id: str, names: Iterable[str]) -> UsageError:
     by_ending = {name.partition("/")[2]: name for name in names}
     near = get_close_matches(key, list(names), NEAREST, 0.6)
     near += [by_ending[end] for end in get_close_matches(key.rpartition("/")[2], list(by_ending), NEAREST, 0.6)]
-    shown = list(dict.fromkeys(near))[:NEAREST]
+    shown = [_spelling(name) for name in list(dict.fromkeys(near))[:NEAREST]]
     hint = f"did you mean {', '.join(shown)}? " if shown else ""
     return UsageError(
         f"model {model_id!r} is not in the bundled index",
         remedy=f"{hint}`gpuprov models` lists all; or give model.config (a config.json) or model.shape",
     )
+
+
+def _spelling(name: str) -> str:
+    """A known name as its publisher writes it; names are looked up in lower case, and an alias stays so."""
+    if name in _names():
+        published = str(find_model(name).id)
+    elif name in pipeline_names():
+        published = pipeline(pipeline_names()[name]).id
+    else:
+        return name
+    return published if published.lower() == name else name
 
 
 def _requantised(shape: ModelShape, weight_format: str) -> ModelShape:

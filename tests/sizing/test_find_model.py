@@ -92,8 +92,8 @@ def test_pipelines_are_found_beside_language_models():
     ("name", "near"),
     [
         ("meta-llama/Llama-3.1-8B-Instrct", "meta-llama/llama-3.1-8b-instruct"),
-        ("qwen2.5-7b-instuct", "qwen/qwen2.5-7b-instruct"),
-        ("black-forest-labs/FLUX1-dev", "black-forest-labs/flux.1-dev"),
+        ("qwen2.5-7b-instuct", "Qwen/Qwen2.5-7B-Instruct"),
+        ("black-forest-labs/FLUX1-dev", "black-forest-labs/FLUX.1-dev"),
     ],
 )
 def test_unknown_ids_are_answered_with_the_nearest(name, near):
