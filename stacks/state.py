@@ -41,7 +41,8 @@ class ResourceState:
     init_errors: tuple[str, ...] = ()
     """Why it is not whole: a create or update that failed half-way."""
     is_doomed: bool = False
-    """An old copy that waits for its deletion (a replacement stands in its place)."""
+    """Not what stands in this place: an old copy that waits for its deletion, or a machine whose replacement has ended it and
+    is not made yet."""
 
     @property
     def name(self) -> str:
@@ -182,7 +183,8 @@ def _resource(entry: Mapping[str, Any]) -> ResourceState:
         inputs=_plain(entry.get("inputs") or {}),
         outputs=_plain(entry.get("outputs") or {}),
         init_errors=tuple(entry.get("initErrors") or ()),
-        is_doomed=bool(entry.get("delete")),
+        is_doomed=bool(entry.get("delete"))
+        or (entry["type"] == GPU_INSTANCE and bool(entry.get("pendingReplacement"))),
     )
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from provisioner.catalog.supply import record_granted, record_refusal
 from provisioner.clouds.cloud import Placement
 from provisioner.errors import CapacityError, UsageError
-from provisioner.vocabulary import CapacityType
 from stacks.failures import Attempt
 
 CREATED = "created"
@@ -54,7 +53,7 @@ def remember(provider: str, attempts: Iterable[Attempt], now: datetime, *, folde
 
 
 def _remember(provider: str, attempt: Attempt, now: datetime, folder: Path | None) -> None:
-    pool = placement_of_key(attempt.offer)
+    pool = Placement.of_key(attempt.offer)
     if pool is None:
         return
     if attempt.outcome == CREATED:
@@ -67,12 +66,3 @@ def supply_code(message: str) -> str | None:
     """The cloud's code in front of a refusal, where it speaks about the pool."""
     found = _CODE.match(message)
     return found["code"] if found and found["code"] in SUPPLY_CODES else None
-
-
-def placement_of_key(key: str) -> Placement | None:
-    """The placement of ``Placement.key``; ``None`` for a text that is none."""
-    parts = key.split("/")
-    if len(parts) != 5 or parts[4] not in tuple(CapacityType):
-        return None
-    cloud, region, zone, instance_type, capacity = parts
-    return Placement(cloud, region, None if zone == "*" else zone, instance_type, CapacityType(capacity))

@@ -25,6 +25,7 @@ from pulumi.automation import (
 )
 from pulumi.automation._stack import StackInitMode
 
+from provisioner.errors import UsageError
 from stacks.command import EngineCommand
 from stacks.state import PROJECT, StackState, parse_deployment
 
@@ -66,12 +67,32 @@ def configure(directory: Path, stack: str, provider: str) -> None:
     path = directory / f"Pulumi.{stack}.yaml"
     settings: dict[str, Any] = {}
     if path.exists():
-        settings = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        settings = _read_settings(path)
     config = settings.setdefault("config", {})
     if config.get(f"{PROJECT}:cloud") != provider:
         config[f"{PROJECT}:cloud"] = provider
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write_once(path, yaml.safe_dump(settings, sort_keys=True))
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    """The settings of a stack as they are on disk.
+
+    Raises:
+        UsageError: the file is damaged.
+    """
+    try:
+        settings = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        if isinstance(settings, dict) and isinstance(settings.get("config", {}), dict):
+            return settings
+        why = "it holds no settings"
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        why = " ".join(str(error).split())
+    raise UsageError(
+        f"the settings file is damaged: {why}",
+        where=str(path),
+        remedy=f"remove {path}: it is written again, and the state knows how its secrets are kept",
+    )
 
 
 def create_stack(stack: LeanStack, secrets_provider: str) -> None:

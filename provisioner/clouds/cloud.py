@@ -56,6 +56,15 @@ class Placement:
         """Stable text, the same as an offer's key."""
         return f"{self.cloud}/{self.region}/{self.zone or '*'}/{self.instance_type}/{self.capacity_type}"
 
+    @classmethod
+    def of_key(cls, key: str) -> Placement | None:
+        """The placement of a ``key``; ``None`` for a text that is none."""
+        parts = key.split("/")
+        if len(parts) != 5 or parts[4] not in tuple(CapacityType):
+            return None
+        cloud, region, zone, instance_type, capacity = parts
+        return cls(cloud, region, None if zone == "*" else zone, instance_type, CapacityType(capacity))
+
 
 @dataclass(frozen=True, slots=True)
 class InstanceRequest:

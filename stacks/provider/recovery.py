@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from provisioner.clouds.cloud import Instance, InstanceState, Placement
 from provisioner.errors import Rejected
-from provisioner.vocabulary import CapacityType
 from stacks.provider.disks import Zone, move_steps
 from stacks.provider.failover import ADOPTED, PERMIT, Failover, image_of, ordered
 from stacks.provider.identity import Slot
@@ -106,10 +105,4 @@ class Recovery:
 
 def places_of(keys: Sequence[str]) -> tuple[Placement, ...]:
     """Placements of offer keys (``Placement.key``); keys that are none are left out."""
-    places = []
-    for key in keys:
-        parts = key.split("/")
-        if len(parts) == 5 and parts[4] in tuple(CapacityType):
-            zone = None if parts[2] == "*" else parts[2]
-            places.append(Placement(parts[0], parts[1], zone, parts[3], CapacityType(parts[4])))
-    return tuple(places)
+    return tuple(place for key in keys if (place := Placement.of_key(key)) is not None)

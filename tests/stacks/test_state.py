@@ -72,6 +72,19 @@ def test_a_state_is_read_by_parts(tmp_path):
     assert len(state.own) == 4
 
 
+def test_a_machine_that_its_replacement_has_ended_is_not_there():
+    machine = next(entry for entry in DEPLOYMENT["resources"] if entry.get("id") == "new")
+    state = parse_deployment("demo", {"resources": [{**machine, "pendingReplacement": True}]})
+    assert state.instance is None
+    assert state.outputs == {}
+    assert [resource.is_doomed for resource in state.own] == [True]
+
+
+def test_a_launch_keeps_the_identity_whatever_becomes_of_it():
+    launch = next(entry for entry in DEPLOYMENT["resources"] if entry.get("id") == "launch")
+    assert parse_deployment("demo", {"resources": [{**launch, "pendingReplacement": True}]}).stack_id == "f00d"
+
+
 def test_secrets_stay_sealed(tmp_path):
     write(tmp_path, "demo", DEPLOYMENT)
     state = read_file_state(tmp_path, "demo")

@@ -10,7 +10,7 @@ from provisioner.catalog.files import SUPPLY
 from provisioner.clouds.cloud import Placement
 from provisioner.vocabulary import CapacityType
 from stacks.failures import Attempt
-from stacks.supply import placement_of_key, remember, supply_code
+from stacks.supply import remember, supply_code
 
 AT = datetime(2026, 11, 30, 14, 15, tzinfo=UTC)
 KEY = "aws/us-east-1/use1-az1/g6.xlarge/on-demand"
@@ -70,7 +70,12 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path):
 @pytest.mark.parametrize("capacity", list(CapacityType))
 def test_a_placement_is_read_back_from_its_key(zone, capacity):
     place = Placement("aws", "us-east-1", zone, "g6.xlarge", capacity)
-    assert placement_of_key(place.key) == place
+    assert Placement.of_key(place.key) == place
+
+
+@pytest.mark.parametrize("text", ["", "a/b/c/d", "a/b/c/d/free", "a/b/c/d/spot/e"])
+def test_another_text_is_no_placement(text):
+    assert Placement.of_key(text) is None
 
 
 def test_a_code_stands_in_front():
