@@ -52,6 +52,11 @@ def preview_lines(outcome: Outcome) -> list[str]:
     lines = [*drift_lines(outcome)]
     changing = [step for step in outcome.steps if step.kind != "same"]
     lines += [f"  {_SIGNS[step.kind]} {describe(step)}" for step in changing]
+    # A difference in `power` means that the machine is gone already.
+    if any(is_machine(step) and step.kind == "replace" and "power" not in step.diffs for step in changing):
+        lines.append(
+            "    a machine that still runs ends first: where no offer has capacity then, none runs until a later `up`"
+        )
     if not changing:
         lines.append("  no changes")
     return lines

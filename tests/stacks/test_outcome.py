@@ -263,6 +263,17 @@ def test_progress_tells_machines_and_what_is_done():
     assert len(told) == 4
 
 
+@pytest.mark.parametrize(("diffs", "ends"), [(("offers",), True), (("power",), False), (("launch", "power"), False)])
+def test_a_preview_says_that_a_replacement_ends_what_runs_first(diffs, ends):
+    lines = preview_lines(log_of(step("resourcePreEvent", "replace", diffs=diffs)).outcome())
+    assert any("ends first" in line for line in lines) is ends
+
+
+def test_a_preview_that_ends_no_machine_says_no_such_thing():
+    for log in (log_of(step("resourcePreEvent", "update")), log_of(step("resourcePreEvent", "replace", LAUNCH_URN))):
+        assert not any("ends first" in line for line in preview_lines(log.outcome()))
+
+
 def test_steps_read_as_sentences():
     (replaced,) = log_of(step("resourcePreEvent", "replace", diffs=("offers", "launch"))).outcome().steps
     assert describe(replaced) == "replace GpuInstance instance (offers, launch)"
