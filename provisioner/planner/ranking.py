@@ -5,7 +5,7 @@ The rules, in the words of the documentation:
 - ``optimize: cost``: the cheaper bill wins (of the run; of a million tokens where a run's length is unknown; else of the
   month). A copy that spans several GPUs must be clearly cheaper: each doubling of its GPUs counts as ``SPAN_SURCHARGE`` more,
   for the links, the harder failures and the idle ranks that no price shows. Among candidates within ``NEAR_EQUAL_COST`` of
-  the cheapest, the one with the lowest cost per token is first.
+  the cheapest, fewer GPUs a copy are first, then the lowest cost per token.
 - ``optimize: throughput``: the higher predicted rate wins; ``latency``: the faster stream of one request, then the earlier
   first token. Within ``NEAR_EQUAL_RATE`` the cheaper one wins. Unknown rates come last.
 - Ties: a bill without unknown terms, fewer GPUs, fewer instances, then names.
@@ -76,8 +76,9 @@ def _by_cost(candidates: Sequence[Candidate]) -> list[Candidate]:
     def key(candidate: Candidate) -> tuple[object, ...]:
         score = candidate.score_usd
         if score <= near:
-            return (0, _digits(candidate.usd_per_rate), _digits(score), *_ties(candidate))
-        return (1, _digits(score), _digits(candidate.usd_per_rate), *_ties(candidate))
+            span = candidate.arrangement.layout.gpus_per_replica
+            return (0, span, _digits(candidate.usd_per_rate), _digits(score), *_ties(candidate))
+        return (1, 0, _digits(score), _digits(candidate.usd_per_rate), *_ties(candidate))
 
     return sorted(candidates, key=key)
 
