@@ -206,7 +206,10 @@ def read_document(source: JsonSource, file: Path, placer: Placer) -> tuple[list[
         raise UsageError(f"this JSON document is {what}", where=Position(source.file), remedy=f"expected is {EXPECTED}")
     if subjects:
         return subjects, []
-    return [], [f"{source.file}: none of its {count} resources is a machine, disk or firewall that the rules know"]
+    if count == 0:
+        return [], [f"{source.file}: nothing to judge: it makes and keeps no resource"]
+    what = "its only resource is no" if count == 1 else f"none of its {count} resources is a"
+    return [], [f"{source.file}: {what} machine, disk or firewall that the rules know"]
 
 
 def _refuse_other_yaml(content: bytes, name: str) -> None:

@@ -11,8 +11,10 @@ from policies.parameters import Parameter
 from policies.rule import Level, Outcome, Rule, Setting, Severity, failed, passed, unknown
 from policies.rules.candidates import candidates_of, machines_of, offers_of
 from provisioner.units import Money, decimal_string, format_duration, format_usd
+from provisioner.vocabulary import Pattern
 from provisioner.workload.kinds import Whole
 from provisioner.workload.quantities import DURATION, MoneyPer
+from provisioner.workload.spec import Lifecycle
 
 _PER_HOUR = MoneyPer("12 USD/h")
 
@@ -171,26 +173,42 @@ def endless_cost(facts: OfferedFacts, setting: Setting) -> Iterator[Outcome]:
     if isinstance(facts.workload, Unknown):
         yield unknown("lifecycle", f"what ends {facts.name} is not known yet", "write its lifecycle as constants")
         return
-    lifecycle = facts.workload.lifecycle
-    if lifecycle.idle.after != "off" or lifecycle.max_lifetime != "off" or lifecycle.max_spend or lifecycle.lease:
+    missing = missing_end(facts.workload.lifecycle)
+    if missing is None:
         yield passed("lifecycle")
         return
+    key, when, remedy = missing
     candidates, outcome = candidates_of(facts)
     if outcome is not None:
         yield outcome
     for candidate in candidates[:1]:
         price = hourly_usd(candidate)
-        remedy = "write lifecycle.idle.after, max_lifetime, max_spend or lease"
         if isinstance(price, Unknown) or price is None:
-            yield unknown("lifecycle", f"nothing ends {facts.name}, and what it costs a day is not known", remedy)
+            yield unknown(key, f"nothing ends {facts.name}{when}, and what it costs a day is not known", remedy)
         elif most is not None and price * 24 <= most.amount_usd:
-            yield passed("lifecycle")
+            yield passed(key)
         else:
-            yield failed(
-                "lifecycle",
-                f"nothing ends {facts.name}: it costs {format_usd(price * 24)} a day until someone does",
-                remedy,
-            )
+            message = f"nothing ends {facts.name}{when}: it costs {format_usd(price * 24)} a day until something does"
+            yield failed(key, message, remedy)
+
+
+def missing_end(lifecycle: Lifecycle) -> tuple[str, str, str] | None:
+    """The end that a machine lacks: its key, when it is missed, and the remedy; ``None`` where it lacks none."""
+    idle, lifetime = lifecycle.idle.after != "off", lifecycle.max_lifetime != "off"
+    limited = bool(lifecycle.max_spend or lifecycle.lease)
+    if not idle and not lifetime and not limited:
+        return "lifecycle", "", "write lifecycle.idle.after, max_lifetime, max_spend or lease"
+    if lifecycle.pattern == Pattern.STEADY:
+        return None
+    if not idle:
+        return (
+            "lifecycle.idle.after",
+            " while it is idle",
+            "write lifecycle.idle.after: 30m, or auto",
+        )
+    if not lifetime and not limited:
+        return "lifecycle.max_lifetime", " while something keeps it busy", "write lifecycle.max_lifetime: 24h"
+    return None
 
 
 RULES = (
@@ -261,7 +279,7 @@ RULES = (
         "endless-cost",
         "cost",
         "Something ends each machine",
-        "A steady endpoint may run for ever on purpose; its price a day should be a known one.",
+        "A machine may run without an end on purpose; its price a day should be a known one.",
         Severity.LOW,
         (OfferedFacts,),
         endless_cost,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from policies.facts import UNKNOWN, SpecFacts
+from policies.facts import UNKNOWN, Known, SpecFacts, Unknown
 from policies.parameters import Parameter
 from policies.rule import Level, Outcome, Rule, Setting, Severity, failed, passed, unknown
 from provisioner.units import format_duration
@@ -14,10 +14,22 @@ from provisioner.workload.quantities import DURATION
 
 IDLE_SUGGESTED = "30m"
 LIFETIME_SUGGESTED = "24h"
+OTHER_ENDS = ("lifecycle.max_spend", "lifecycle.lease")
+"""Keys that end a machine beside its idle rule and its lifetime."""
+
+
+def _ends_else(facts: SpecFacts, other: str) -> Known[bool]:
+    """Whether the other of idle rule and lifetime, a limit on money, or a lease ends the machine; both of the former have defaults."""
+    answers = [_says(facts.read(other), "off"), *(_says(facts.read(key), None) for key in OTHER_ENDS)]
+    return True if True in answers else UNKNOWN if UNKNOWN in answers else False
+
+
+def _says(value: object, nothing: object) -> Known[bool]:
+    return UNKNOWN if isinstance(value, Unknown) else value != nothing
 
 
 def idle_rule(facts: SpecFacts, setting: Setting) -> Iterator[Outcome]:
-    """A bursty workload ends its machine when it is idle."""
+    """A bursty workload ends its machine when it is idle, or has at least another end."""
     key = "lifecycle.idle.after"
     limit: timedelta | None = setting.parameters["max_idle"]
     pattern, after = facts.read("lifecycle.pattern"), facts.read(key)
@@ -28,7 +40,8 @@ def idle_rule(facts: SpecFacts, setting: Setting) -> Iterator[Outcome]:
     if after is UNKNOWN or pattern is UNKNOWN:
         yield unknown(key, "whether idle machines end is not known yet", remedy)
     elif after == "off":
-        yield failed(key, f"nothing ends this {pattern} workload's machine while it is idle", remedy)
+        ends = _ends_else(facts, "lifecycle.max_lifetime") if limit is None else False
+        yield _judge_off(key, ends, f"nothing ends this {pattern} workload's machine while it is idle", remedy)
     elif limit is not None and isinstance(after, timedelta) and after > limit:
         yield failed(
             key, f"a machine may be idle for {format_duration(after)}, more than {format_duration(limit)}", remedy
@@ -37,8 +50,15 @@ def idle_rule(facts: SpecFacts, setting: Setting) -> Iterator[Outcome]:
         yield passed(key)
 
 
+def _judge_off(key: str, ends: Known[bool], message: str, remedy: str) -> Outcome:
+    """An end that is switched off: no fault where another one is sure."""
+    if isinstance(ends, Unknown):
+        return unknown(key, f"{message}, and whether something else does is not known yet", remedy)
+    return passed(key) if ends else failed(key, message, remedy)
+
+
 def lifetime_limit(facts: SpecFacts, setting: Setting) -> Iterator[Outcome]:
-    """A bursty workload's machine ends at the latest after a stated time."""
+    """A bursty workload's machine ends at the latest after a stated time, or has at least another end."""
     key = "lifecycle.max_lifetime"
     limit: timedelta | None = setting.parameters["max_lifetime"]
     pattern, lifetime = facts.read("lifecycle.pattern"), facts.read(key)
@@ -49,7 +69,10 @@ def lifetime_limit(facts: SpecFacts, setting: Setting) -> Iterator[Outcome]:
     if lifetime is UNKNOWN or pattern is UNKNOWN:
         yield unknown(key, "how long the machine may live is not known yet", remedy)
     elif lifetime == "off":
-        yield failed(key, f"nothing ends this {pattern} workload's machine if its idle rule never fires", remedy)
+        ends = _ends_else(facts, "lifecycle.idle.after") if limit is None else False
+        yield _judge_off(
+            key, ends, f"nothing ends this {pattern} workload's machine if its idle rule never fires", remedy
+        )
     elif limit is not None and isinstance(lifetime, timedelta) and lifetime > limit:
         yield failed(
             key, f"a machine may live for {format_duration(lifetime)}, more than {format_duration(limit)}", remedy
@@ -113,13 +136,16 @@ RULES = (
         "idle-rule",
         "lifecycle",
         "Bursty workloads end idle machines",
-        "Forgotten machines are the largest avoidable GPU cost: a bursty workload without an idle rule bills through every night.",
+        "Forgotten machines are the largest avoidable GPU cost: a bursty workload without an idle rule or another end bills through every night.",
         Severity.HIGH,
         (SpecFacts,),
         idle_rule,
         parameters=(
             Parameter(
-                "max_idle", DURATION, None, "longest idle time that passes, for steady workloads too; none = any"
+                "max_idle",
+                DURATION,
+                None,
+                "longest idle time that passes, for steady workloads too; none = any, and off where a lifetime, max_spend or lease ends the machine",
             ),
         ),
     ),
@@ -133,7 +159,10 @@ RULES = (
         lifetime_limit,
         parameters=(
             Parameter(
-                "max_lifetime", DURATION, None, "longest lifetime that passes, for steady workloads too; none = any"
+                "max_lifetime",
+                DURATION,
+                None,
+                "longest lifetime that passes, for steady workloads too; none = any, and off where an idle rule, max_spend or lease ends the machine",
             ),
         ),
     ),

@@ -9,6 +9,8 @@ from policies.facts import UNKNOWN, MachineFacts, SpecFacts, Unknown
 from policies.rule import Level, Outcome, Rule, Setting, Severity, failed, passed, unknown
 
 _DIGEST = re.compile(r".*@sha256:[0-9a-f]{64}")
+MOVING_TAGS = frozenset({"latest", "nightly", "main", "master", "dev", "edge", "head"})
+"""Tags that are moved to each new build; no tag means ``latest``."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -28,6 +30,24 @@ def image_digest(facts: SpecFacts, setting: Setting) -> Iterator[Outcome]:
         )
     elif image is not None:
         yield passed("run.image")
+
+
+def image_version(facts: SpecFacts, setting: Setting) -> Iterator[Outcome]:
+    """A container image names a version at least: a digest, or a tag that is not moved to each new build."""
+    del setting
+    if facts.read("run") in (None, "auto"):
+        return
+    image = facts.read("run.image")
+    if image is UNKNOWN:
+        yield unknown("run.image", "the image is not known yet", "write it in run.image")
+    elif image is not None:
+        name = image.rpartition("/")[2]
+        tag = name.partition(":")[2]
+        if "@" in name or (tag and tag.lower() not in MOVING_TAGS):
+            yield passed("run.image")
+        else:
+            message = f"{image} is whatever was built last{'' if tag else ': it has no tag'}"
+            yield failed("run.image", message, "write the version that was tested, best with its @sha256 digest")
 
 
 def machine_image(facts: MachineFacts, setting: Setting) -> Iterator[Outcome]:
@@ -71,6 +91,16 @@ RULES = (
         Severity.MEDIUM,
         (SpecFacts,),
         image_digest,
+        level=Level.ADVISORY,
+    ),
+    Rule(
+        "image-version",
+        "security",
+        "Container images name a version",
+        "Without a version each start may run another build, untested and unreviewed.",
+        Severity.MEDIUM,
+        (SpecFacts,),
+        image_version,
     ),
     Rule(
         "machine-image",

@@ -161,6 +161,7 @@ def plans(count: int) -> list[dict[str, Any]]:
             "inference.concurrency": dice.choice([1, 8, 64]),
             "access": dice.choice([{}, {"cidrs": ["0.0.0.0/0"]}, {"cidrs": ["10.0.0.0/8"]}]),
             "lifecycle.idle.after": dice.choice(["30m", "off"]),
+            "lifecycle.max_lifetime": dice.choice(["12h", "12h", "off"]),
             "placement.max_price": dice.choice(["1 USD/h", "5 USD/h", "200 USD/h"]),
             "placement.capacity": dice.choice(["on-demand", "auto"]),
         }
@@ -190,7 +191,7 @@ def test_the_engine_and_a_state_give_the_same_verdict(gate: EngineGate, tmp_path
 
 
 def test_parity_covers_passes_and_failures(gate: EngineGate) -> None:
-    verdicts = [frozenset(mandatory(gate, inputs)) for inputs in plans(30)]
+    verdicts = [frozenset(mandatory(gate, inputs)) for inputs in plans(60)]
     assert frozenset() in verdicts
     assert {"under-sized", "open-cidr", "spot-endpoint", "idle-rule"} <= frozenset().union(*verdicts)
     assert BY_ID["under-sized"].level is Level.MANDATORY

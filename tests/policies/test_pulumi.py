@@ -267,7 +267,7 @@ def test_every_bridged_type_has_a_reader() -> None:
 FAULTS = (
     (OWN_TYPE, OWN | {"workload": document({"model.id": "meta-llama/Llama-3.1-70B-Instruct"})}),
     (OWN_TYPE, OWN | {"workload": document({"access": {"cidrs": ["0.0.0.0/0"]}})}),
-    (OWN_TYPE, OWN | {"workload": document({"lifecycle.idle.after": "off"})}),
+    (OWN_TYPE, OWN | {"workload": document({"lifecycle.idle.after": "off", "lifecycle.max_lifetime": "off"})}),
     (AWS_TYPE, MACHINE | {"rootBlockDevice": {"encrypted": False}}),
     (AWS_TYPE, MACHINE | {"metadataOptions": {"httpTokens": "optional"}}),
     (GCP_TYPE, GCP | {"scheduling": {"onHostMaintenance": "MIGRATE"}}),

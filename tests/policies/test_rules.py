@@ -12,6 +12,7 @@ from policies.registry import BY_ID, RULES
 from policies.rule import Level, Result, Rule, Setting
 from policies.selection import Override, Policy
 from policies.waivers import Waiver
+from tests.policies.builders import spec
 from tests.policies.rule_cases import CASES, Cases
 
 TODAY = date(2026, 11, 30)
@@ -127,3 +128,35 @@ def test_every_filter_of_the_planner_is_known_to_the_sizing_rules() -> None:
     used = {name for path in folder.glob("*.py") for name in re.findall(r'Refusal\(\s*"([a-z-]+)"', path.read_text())}
     assert used - narrowing - HELD_FILTERS - set(SIZE_FILTERS) == set()
     assert not HELD_FILTERS & set(SIZE_FILTERS)
+
+
+OFF = {"lifecycle.pattern": "bursty", "lifecycle.idle.after": "off", "lifecycle.max_lifetime": "off"}
+BOTH = ("idle-rule", "lifetime-limit")
+
+
+@pytest.mark.parametrize(
+    ("changes", "masked", "result"),
+    [
+        (OFF, (), Result.FAIL),
+        ({**OFF, "lifecycle.max_spend": "200 USD"}, (), Result.PASS),
+        ({**OFF, "lifecycle.lease": "2h"}, (), Result.PASS),
+        (OFF, ("lifecycle.lease",), Result.UNKNOWN),
+        ({**OFF, "lifecycle.max_spend": "200 USD"}, ("lifecycle.lease",), Result.PASS),
+    ],
+)
+@pytest.mark.parametrize("rule_id", BOTH)
+def test_an_end_that_is_off_needs_another_one(
+    rule_id: str, changes: dict[str, object], masked: tuple[str, ...], result: Result
+) -> None:
+    """The contract allows ``off``; without a limit of the organisation only a bursty machine that nothing ends is a fault."""
+    assert results(BY_ID[rule_id], spec(changes, unknown=masked), Cases((), (), (spec(), spec()), ())) == {result}
+
+
+@pytest.mark.parametrize(("rule_id", "other"), [(BOTH[0], "lifecycle.max_lifetime"), (BOTH[1], "lifecycle.idle.after")])
+def test_idle_rule_and_lifetime_stand_in_for_each_other(rule_id: str, other: str) -> None:
+    cases = Cases((), (), (spec(), spec()), ())
+    assert results(BY_ID[rule_id], spec({**OFF, other: "12h"}), cases) == {Result.PASS}
+    assert results(BY_ID[rule_id], spec({**OFF, other: ...}), cases) == {Result.PASS}
+    assert results(BY_ID[rule_id], spec({**OFF, other: "12h"}, unknown=(other,)), cases) == {Result.UNKNOWN}
+    limited = Cases((), (), (spec(), spec()), (), {"max_idle": timedelta(hours=20), "max_lifetime": timedelta(days=1)})
+    assert results(BY_ID[rule_id], spec({**OFF, other: "12h"}), limited) == {Result.FAIL}

@@ -237,7 +237,7 @@ def test_other_resources_are_counted_not_judged(read: Read, tmp_path: Path) -> N
     read(change("aws_s3_bucket", {"bucket": "x"}))
     subjects, notes = read_file(tmp_path / "tfplan.json", Placer(catalog()))
     assert not subjects
-    assert "none of its 1 resources" in notes[0]
+    assert "its only resource is no machine" in notes[0]
 
 
 def test_values_and_modules_of_a_state_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,12 +129,18 @@ COST = {
         passes=(
             offered(),
             offered(changes={**ENDLESS, "lifecycle.max_lifetime": "30d"}),
+            offered(changes={**ENDLESS, "lifecycle.max_spend": "200 USD"}),
+            offered(changes={**ENDLESS, "lifecycle.lease": "2h"}),
+            offered(changes={"lifecycle": {"pattern": "bursty", "max_lifetime": "off", "max_spend": "200 USD"}}),
             offered(candidate(price_usd_per_hour=Decimal("0.1")), changes=ENDLESS),
         ),
         fails=(
             offered(candidate(price_usd_per_hour=Decimal(98)), changes=ENDLESS),
             offered(candidate(instances=2), changes=ENDLESS),
             offered(changes={"lifecycle": {"pattern": "bursty", "idle": {"after": "off"}, "max_lifetime": "off"}}),
+            offered(changes={"lifecycle": {"pattern": "bursty", "idle": {"after": "off"}, "lease": "2h"}}),
+            offered(changes={"lifecycle": {"pattern": "bursty", "idle": {"after": "off"}, "max_lifetime": "12h"}}),
+            offered(changes={"lifecycle": {"pattern": "bursty", "max_lifetime": "off"}}),
         ),
         boundary=(
             offered(candidate(price_usd_per_hour=Decimal("0.5")), changes=ENDLESS),

@@ -161,6 +161,19 @@ SECURITY = {
         boundary=(spec({"run": {"image": "x@sha256:" + "a" * 64}}), spec({"run": {"image": "x@sha256:" + "a" * 63}})),
         unknowns=(spec({"run": {"image": "x"}}, unknown=("run.image",)), spec(unknown=("run",))),
     ),
+    "image-version": Cases(
+        passes=(
+            spec({"run": {"image": "vllm/vllm-openai:v0.19"}}),
+            spec({"run": {"image": PINNED}}),
+            spec({"run": {"image": "registry.example.com:5000/x:1"}}),
+            spec({"run": {"image": "x@sha256:" + "a" * 64}}),
+        ),
+        fails=tuple(
+            spec({"run": {"image": image}}) for image in ("vllm/vllm-openai", "x:latest", "registry.example.com:5000/x")
+        ),
+        boundary=(spec({"run": {"image": "x:latest1"}}), spec({"run": {"image": "x:latest"}})),
+        unknowns=(spec({"run": {"image": "x"}}, unknown=("run.image",)), spec(unknown=("run",))),
+    ),
     "machine-image": Cases(
         passes=(machine(), gcp(), machine(image="ami-00000000000000001")),
         fails=(
