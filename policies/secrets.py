@@ -39,6 +39,7 @@ _SHAPES: tuple[tuple[str, str], ...] = (
     ("a Pulumi token", r"\bpul-[0-9a-f]{40}\b"),
     ("a Weights & Biases key", r"\bwandb_v1_[A-Za-z0-9_-]{20,}"),
     ("a JSON web token", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    ("a bearer token", r"\b[Bb]earer[ \t]+(?=[A-Za-z._~+/-]*[0-9])[A-Za-z0-9._~+/-]{16,}=*"),
     ("a password in a URL", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"']{0,100}:(?!\$|<|\*)[^\s/@\"']{3,200}@"),
 )
 _SHAPE = re.compile("|".join(f"(?P<s{index}>{pattern})" for index, (_, pattern) in enumerate(_SHAPES)))
@@ -78,6 +79,7 @@ _HARMLESS_ENDS = frozenset(
         "SECONDS",
         "EXPIRY",
         "VERSION",
+        "STDIN",
     }
 )
 """Last words that turn the name into one about a secret: ``TOKEN_FILE``."""
@@ -92,6 +94,12 @@ _VALUE_CHARACTERS_MIN = 6
 _ASSIGNMENT = re.compile(
     r"""(?P<name>[A-Za-z_][A-Za-z0-9_.-]{2,60})["']?\s*(?:=|:)\s*(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s"',;}\]]+)"""
 )
+_FLAG = re.compile(
+    r"""(?<![\w-])--(?P<name>[A-Za-z][A-Za-z0-9_-]{2,60})[ \t]+(?P<value>"[^"\n]*"|'[^'\n]*'|(?!-|\w+=)[^\s"',;}\]\\]+)"""
+)
+"""``--api-key VALUE``; the form with an equals sign is an assignment."""
+_NAMES_OF_SECRETS = frozenset({"--secret", "--secrets"})
+"""Flags whose value is the name of a secret in a store: ``gcloud secrets versions access latest --secret=hf``, ``docker build --secret``."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{16,}={0,2}\s*")
 _BASE64_INSIDE = re.compile(
     r"(?<![A-Za-z0-9+/=])(?:(?:[A-Za-z0-9+/]{60,76}\r?\n[ \t]*)+[A-Za-z0-9+/]{1,76}|[A-Za-z0-9+/]{20,})={0,2}(?![A-Za-z0-9+/=:])"
@@ -152,8 +160,15 @@ def find_secret_in_text(text: str) -> Found | None:
 
 def assignments(text: str) -> Iterator[tuple[str, str]]:
     """Names and values that a script, YAML or JSON text sets."""
-    for match in _ASSIGNMENT.finditer(text):
-        yield match["name"], match["value"].strip("\"'")
+    for pattern in (_ASSIGNMENT, _FLAG):
+        for match in pattern.finditer(text):
+            if not _names_one_in_a_store(match):
+                yield match["name"], match["value"].strip("\"'")
+
+
+def _names_one_in_a_store(match: re.Match[str]) -> bool:
+    start = match.start("name")
+    return match.string[max(0, start - 2) : start] + match["name"] in _NAMES_OF_SECRETS
 
 
 def unpacked(text: str) -> Iterator[tuple[str, str]]:
@@ -188,7 +203,7 @@ def redact(text: str, values: Iterable[str] = ()) -> str:
     forms = {form for value in values for form in _forms(value)}
     for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, REDACTED)
-    return _ASSIGNMENT.sub(_redact_assignment, _SHAPE.sub(REDACTED, text))
+    return _FLAG.sub(_redact_assignment, _ASSIGNMENT.sub(_redact_assignment, _SHAPE.sub(REDACTED, text)))
 
 
 def redact_shapes(text: str) -> str:

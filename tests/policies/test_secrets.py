@@ -52,6 +52,40 @@ def test_packing_hides_nothing(secret: str) -> None:
     assert find_secret_in_text(base64.b64encode(gzip.compress(script)).decode())
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("vllm serve x --api-key s3cr3tvalue99 --port 8000", "s3cr3tvalue99"),
+        ("login --password 'two words 11' host", "two words 11"),
+        ("serve --client-secret=abcdef123456", "abcdef123456"),
+        ('curl -H "Authorization: Bearer abc123def456ghi789" http://x', "abc123def456ghi789"),
+    ],
+)
+def test_flags_and_headers_of_a_command_line_are_read(text: str, value: str) -> None:
+    found = find_secret_in_text(text)
+    assert found is not None
+    assert value not in redact(text, found.values)
+    assert value not in redact(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "HF_TOKEN=$(gcloud secrets versions access latest --secret=hf-token-prod)",
+        "gcloud secrets versions access latest --secret hf-token-prod",
+        "aws secretsmanager get-secret-value --secret-id prod/hf-token --query SecretString",
+        "echo $PW | docker login --username ana --password-stdin registry.example.com",
+        "docker build --secret id=hf,src=/run/secrets/hf .",
+        "serve --api-key $API_KEY --hf-token ${HF_TOKEN} --max-tokens 40960000",
+        'curl -H "Authorization: Bearer $TOKEN" http://x',
+        "serve --api-key --port 8000",
+        "the bearer of-this-long-message",
+    ],
+)
+def test_references_on_a_command_line_are_no_secrets(text: str) -> None:
+    assert find_secret_in_text(text) is None
+
+
 @pytest.mark.parametrize("secret", SHAPED)
 @pytest.mark.parametrize(
     "frame",
