@@ -13,6 +13,7 @@ READERS: Mapping[str, Callable[[Resource, Catalog], Subject | None]] = {
     "aws_instance": facts_aws.aws_machine,
     "aws_spot_instance_request": facts_aws.aws_machine,
     "aws_launch_template": lambda resource, catalog: facts_aws.aws_machine(resource, catalog, is_template=True),
+    "aws_launch_configuration": facts_aws.aws_machine,
     "aws_ebs_volume": lambda resource, _: facts_aws.aws_volume(resource),
     "aws_security_group": lambda resource, _: facts_aws.aws_security_group(resource),
     "aws_default_security_group": lambda resource, _: facts_aws.aws_security_group(resource),

@@ -39,6 +39,7 @@ TERRAFORM_TYPES = {
     "aws:ec2/instance:Instance": "aws_instance",
     "aws:ec2/spotInstanceRequest:SpotInstanceRequest": "aws_spot_instance_request",
     "aws:ec2/launchTemplate:LaunchTemplate": "aws_launch_template",
+    "aws:ec2/launchConfiguration:LaunchConfiguration": "aws_launch_configuration",
     "aws:ebs/volume:Volume": "aws_ebs_volume",
     "aws:ec2/securityGroup:SecurityGroup": "aws_security_group",
     "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": "aws_default_security_group",

@@ -80,7 +80,7 @@ class _Entry:
 def _entries(source: JsonSource) -> Iterator[_Entry]:
     document = source.document
     changes = document.get("resource_changes")
-    if isinstance(changes, list):
+    if isinstance(changes, list) and changes:
         for index, change in enumerate(changes):
             yield from _changed(change, ("resource_changes", index))
         return
@@ -89,6 +89,8 @@ def _entries(source: JsonSource) -> Iterator[_Entry]:
         if isinstance(module, Mapping) and isinstance(module.get("root_module"), Mapping):
             yield from _module(module["root_module"], (key, "root_module"))
             return
+    if isinstance(changes, list):
+        return
     raise UsageError(
         "this Terraform document holds neither resource_changes nor planned_values nor values",
         where=Position(source.file),

@@ -311,6 +311,32 @@ def test_a_rule_by_source_tag_leaves_its_ranges_to_the_provider(read: Read) -> N
     assert violated(read(hidden)) == {"open-cidr"}
 
 
+def test_a_launch_configuration_is_a_machine(read: Read) -> None:
+    sound = {key: value for key, value in GOOD_INSTANCE.items() if key != "ami"} | {"image_id": "ami-1"}
+    assert not violated(read(change("aws_launch_configuration", sound)))
+    open_ = sound | {"metadata_options": [{"http_tokens": "optional"}], "root_block_device": [{"encrypted": False}]}
+    assert violated(read(change("aws_launch_configuration", open_))) == {"imdsv2", "root-encryption"}
+
+
+def test_a_plan_whose_list_of_changes_is_empty_is_judged_by_its_planned_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    disk = {"address": "aws_ebs_volume.d", "mode": "managed", "type": "aws_ebs_volume", "values": {"encrypted": False}}
+    for resources, rules in (([disk], {"data-encryption"}), ([], set())):
+        plan = {
+            "format_version": "1.2",
+            "resource_changes": [],
+            "planned_values": {"root_module": {"resources": resources}},
+        }
+        Path("tfplan.json").write_text(json.dumps(plan))
+        assert violated(read_file(Path("tfplan.json"), Placer(catalog()))[0]) == rules
+    Path("tfplan.json").write_text(json.dumps({"format_version": "1.2", "resource_changes": []}))
+    subjects, notes = read_file(Path("tfplan.json"), Placer(catalog()))
+    assert not subjects
+    assert "nothing to judge" in notes[0]
+
+
 @pytest.mark.parametrize("size", [10**400, float("1e300"), "9" * 400])
 def test_a_disk_size_beyond_all_numbers_is_no_crash(read: Read, size: object) -> None:
     disk = {"encrypted": True, "volume_size": size}
