@@ -51,8 +51,9 @@ def page(wounds: list[Wound], whole_s: float, seed: int) -> str:
     return f"""\
 # Killed at any moment
 
-{len(wounds)} SIGKILLs of `gpuprov up` on the sandbox cloud, at seeded random moments between its start and a little after its
-end ({whole_s:.1f} s undisturbed, {CREATE_S:.0f} s of it inside the create call), each followed by `up` and `down`.
+{len(wounds)} SIGKILLs of `gpuprov up` on the sandbox cloud, each followed by `up` and `down`. Half of them come at seeded random
+moments between its start and a little after its end ({whole_s:.1f} s undisturbed, {CREATE_S:.0f} s of it inside the create call), half are
+counted from the first change that the engine writes down, so that they fall where machines and disks are made.
 The sandbox's own bill is the judge: the most machines that ever existed at once, and what bills at the end.
 
 {datetime.now(UTC):%Y-%m-%d} · commit {_commit()} · seed {seed} · `make proof-kill`

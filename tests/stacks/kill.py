@@ -16,6 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from provisioner.clouds.sandbox.latencies import Latency
+from provisioner.errors import GpuprovError
 from stacks.locks import lock_path, read_holder
 from stacks.state import read_file_state
 from tests.e2e.bench import Bench
@@ -23,17 +24,21 @@ from tests.e2e.bench import Bench
 MODES = ("caller", "group", "everything")
 CREATE_S = 1.0
 """How long the sandbox's create call takes: a good part of an `up`, so that a random moment often falls into it."""
+_POLL_S = 0.02
 CHANGING_FROM = 0.6
 """Share of an `up` that is planning and preview."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """One kill: how, and at which share of an undisturbed `up`."""
+    """One kill: how, and when."""
 
     number: int
     mode: str
+    in_changes: bool
+    """Counted from the first change that the engine writes down, not from the start: a loaded host only shifts the latter."""
     share: float
+    """Of an undisturbed `up`, or of the part of it that changes things."""
     record_at: str
     """Whether the slow create takes effect at the start or at the end of its wait."""
 
@@ -70,8 +75,10 @@ def blows(count: int, seed: int) -> Iterator[Blow]:
     """Seeded kills, all modes in turn: half of them over the whole `up` and a little beyond, half where it changes things."""
     draw = random.Random(seed)
     for number in range(count):
-        first = 0.0 if number // len(MODES) % 2 else CHANGING_FROM
-        yield Blow(number, MODES[number % len(MODES)], draw.uniform(first, 1.05), draw.choice(("start", "end")))
+        in_changes = number // len(MODES) % 2 == 0
+        yield Blow(
+            number, MODES[number % len(MODES)], in_changes, draw.uniform(0.0, 1.05), draw.choice(("start", "end"))
+        )
 
 
 def undisturbed_s(home: Path, runs: int = 2) -> float:
@@ -100,9 +107,13 @@ def prepared(home: Path, record_at: str) -> Bench:
 def strike(home: Path, blow: Blow, whole_s: float) -> Wound:
     """Kill one `up`, run `up` again and then `down`, and look at what the sandbox's books say."""
     bench = prepared(home, blow.record_at)
-    at_s = blow.share * whole_s
+    begin = time.monotonic()
     process = bench.start("up", str(bench.spec), "--yes")
-    time.sleep(at_s)
+    if blow.in_changes:
+        while process.poll() is None and not _has_changed(bench):
+            time.sleep(_POLL_S)
+    time.sleep(blow.share * whole_s * ((1 - CHANGING_FROM) if blow.in_changes else 1))
+    at_s = time.monotonic() - begin
     _kill(process.pid, bench, blow.mode)
     process.communicate()
     phase = _phase(bench)
@@ -121,6 +132,15 @@ def strike(home: Path, blow: Blow, whole_s: float) -> Wound:
         read_file_state(bench.home / "state", bench.name) is not None,
         again.err + ended.err,
     )
+
+
+def _has_changed(bench: Bench) -> bool:
+    """Whether the engine has written down a resource, or that it is about to make one."""
+    try:
+        state = read_file_state(bench.home / "state", bench.name)
+    except GpuprovError:
+        return False  # read in the middle of a write
+    return state is not None and bool(state.own or state.pending)
 
 
 def _kill(pid: int, bench: Bench, mode: str) -> None:

@@ -7,11 +7,11 @@ import pytest
 from tests.stacks.kill import Blow, strike, undisturbed_s
 
 SAMPLE = (
-    Blow(0, "caller", 0.75, "start"),
-    Blow(1, "group", 0.55, "end"),
-    Blow(2, "everything", 0.80, "start"),
-    Blow(3, "everything", 0.70, "end"),
-    Blow(4, "caller", 0.35, "start"),
+    Blow(0, "caller", True, 0.40, "start"),
+    Blow(1, "group", True, 0.15, "end"),
+    Blow(2, "everything", True, 0.50, "start"),
+    Blow(3, "everything", True, 0.30, "end"),
+    Blow(4, "caller", False, 0.35, "start"),
 )
 
 

@@ -147,6 +147,18 @@ def test_a_refresh_of_its_own_ends_in_other_words(how):
     assert preview_lines(outcome) == ["  no changes"]
 
 
+@pytest.mark.parametrize("stated", ["offers", "workload"])
+def test_what_the_program_states_is_no_drift(stated):
+    outcome = log_of(
+        step("resourcePreEvent", "refresh", old={stated: [1], "power": "running"}, new={}),
+        step(
+            "resOutputsEvent", "refresh", old={stated: [1], "power": "running"}, new={stated: [2], "power": "running"}
+        ),
+    ).outcome()
+    assert outcome.drift[0].changed() == {}
+    assert preview_lines(outcome) == ["  no changes"]
+
+
 @pytest.mark.parametrize("how", ["refresh", "delete"])
 def test_a_vanished_machine_is_drift(how):
     outcome = log_of(
