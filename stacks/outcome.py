@@ -23,6 +23,8 @@ _PARTIAL_FAILURE = 1
 
 Source: pulumi/pulumi sdk/go/common/resource/status.go.
 """
+_STATED = ("offers", "workload")
+"""Outputs that repeat what the program states: no cloud shows them, so a refresh that reads them anew has found nothing."""
 _KIND_OF_STEP = {
     "create": "create",
     "create-replacement": "replace",
@@ -90,7 +92,7 @@ class Drift:
     def changed(self) -> dict[str, tuple[Any, Any]]:
         """Outputs that differ: name -> (state, cloud). What the state never knew is learned, and no difference."""
         pairs = {name: (value, self.after.get(name)) for name, value in self.before.items() if value is not None}
-        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1] and name not in _STATED}
 
 
 @dataclass(frozen=True, slots=True)
