@@ -156,6 +156,11 @@ def read_file(file: Path, placer: Placer) -> tuple[list[Subject], list[str]]:
         UsageError: the file cannot be read, or is nothing that the gate judges.
     """
     name = shown(file)
+    if file.exists() and not file.is_file():
+        # A pipe can be read once only, and one without a writer never ends.
+        raise UsageError(
+            f"{name} is no regular file", where=Position(name), remedy="save what it gives to a file and name that"
+        )
     if _looks_like_json(file):
         return read_document(read_json(name, _decoded(file)), file, placer)
     from policies.facts_spec import spec_subjects

@@ -40,6 +40,8 @@ class Report:
     def path(self, finding: Finding) -> str:
         """Path of a finding for machine-read reports: relative, with forward slashes."""
         path = report_path(finding.path, self.root).replace("\\", "/").removeprefix("./")
+        while path.startswith("../"):  # outside the project: GitHub and GitLab take no way upwards
+            path = path.removeprefix("../")
         return path.lstrip("/") or "workload.yaml"
 
 

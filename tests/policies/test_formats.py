@@ -211,3 +211,15 @@ def test_sarif_keeps_within_the_limit_of_results(monkeypatch: pytest.MonkeyPatch
     assert [result["partialFingerprints"]["gpuprov/v1"] for result in results] == [
         finding.fingerprint for finding in report.findings[:3]
     ]
+
+
+@pytest.mark.parametrize("form", ["sarif", "gitlab", "github", "junit"])
+def test_a_file_outside_the_project_has_no_way_upwards_in_its_path(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    open_ = spec({"access": {"cidrs": ["0.0.0.0/0"]}}, path="../deploy/workload.yaml")
+    text = render(Report(judge([open_], Policy(), date(2026, 11, 30))), form)
+    assert "deploy/workload.yaml" in text
+    assert "../" not in text

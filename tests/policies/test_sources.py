@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -245,3 +246,10 @@ def test_a_plan_with_a_broken_byte_never_crashes(folder: Path, at: int, how: str
     except UsageError:
         return
     assert subjects
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe.json")
+    with pytest.raises(UsageError, match="no regular file"):
+        read_file(Path("pipe.json"), Placer(catalog()))
