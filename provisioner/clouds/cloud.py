@@ -173,6 +173,18 @@ class Cloud(Protocol):
         """
         ...
 
+    def check_room(self, placement: Placement, ending: str | None = None) -> None:
+        """Look whether a machine would be refused now, without asking for one; silence is no promise.
+
+        Args:
+            placement: what would be asked for.
+            ending: id of a machine that ends before; what it takes counts as free.
+
+        Raises:
+            CapacityError, QuotaError: it would be refused, as far as the cloud lets that be known.
+        """
+        ...
+
     def get_instance(self, placement: Placement, instance_id: str) -> Instance | None:
         """The machine, or ``None`` where nothing is visible under this id."""
         ...

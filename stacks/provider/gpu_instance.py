@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.clouds.cloud import Instance, InstanceState
-from provisioner.errors import GpuprovError, NotFound
+from provisioner.errors import CapacityError, GpuprovError, NotFound, QuotaError
 from stacks import failures
 from stacks.failures import Attempt
 from stacks.provider import instance_diff, journal
+from stacks.provider.disks import Zone
 from stacks.provider.failover import Failed, Failover, Unfinished
 from stacks.provider.identity import Slot
 from stacks.provider.inputs import (
     ROOT_VOLUME_BYTES,
     InstanceInputs,
     Power,
+    at,
     read_launch,
     read_mapping,
     read_offers,
@@ -80,7 +82,11 @@ class GpuInstances:
 
     def diff(self, urn: str, olds: Properties, news: Properties) -> Difference:
         """What changes; raises ``GpuprovError`` where the change is refused."""
-        return instance_diff.diff(urn, plain_map(olds), plain_map(news))
+        found = instance_diff.diff(urn, plain_map(olds), plain_map(news))
+        state = MachineState.read(plain_map(olds))
+        if found.replaces and not is_over(state.power):
+            self._check_room(state, plain_map(news))
+        return found
 
     def preview_create(self, news: Properties) -> Properties:
         """What is known of a machine before it is made."""
@@ -182,6 +188,35 @@ class GpuInstances:
             for group in state.groups:
                 watch.drop_group(group.placement, group.id)
             calls.forget()
+
+    def _check_room(self, state: MachineState, news: Mapping[str, Any]) -> None:
+        """Refuse a replacement that would end a live machine where every offer is known to refuse the new one.
+
+        Raises:
+            CapacityError, QuotaError: nothing was changed.
+        """
+        if has_unknown(news.get("offers")):
+            return
+        offers = at("offers", news, read_offers)
+        zone = state.placement.zone
+        if state.volume_ids and zone is not None:
+            offers = Zone(state.placement.cloud, state.placement.region, zone).narrow(offers)
+        refusals: list[GpuprovError] = []
+        for offer in offers:
+            try:
+                self.session.cloud.check_room(offer, ending=state.instance_id)
+            except (CapacityError, QuotaError) as error:
+                refusals.append(error)
+            except GpuprovError:
+                return  # it cannot be told; the create will
+            else:
+                return
+        if refusals:
+            raise type(refusals[0])(
+                f"a new machine is needed, and no offer has room for it: {refusals[0].message}; "
+                f"machine {state.instance_id} was left as it is",
+                remedy=refusals[0].remedy,
+            )
 
     def _keep_up(self, upkeep: Upkeep, news: Properties, expires_at: str | None = None) -> MachineState:
         try:

@@ -56,6 +56,10 @@ class PatientCloud(Cloud):
         """As the protocol says; refused once the engine is gone."""
         return self._ask(lambda: self.cloud.create_instance(request), makes=True)
 
+    def check_room(self, placement: Placement, ending: str | None = None) -> None:
+        """As the protocol says."""
+        self._ask(lambda: self.cloud.check_room(placement, ending))
+
     def get_instance(self, placement: Placement, instance_id: str) -> Instance | None:
         """As the protocol says."""
         return self._ask(lambda: self.cloud.get_instance(placement, instance_id))

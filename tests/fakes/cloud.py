@@ -159,6 +159,9 @@ class FakeCloud(Cloud):
     def create_instance(self, request: InstanceRequest) -> Instance:
         return self._call("create_instance", request.placement.key, lambda: self._create(request), request.token)
 
+    def check_room(self, placement: Placement, ending: str | None = None) -> None:
+        self._refuse(placement.key)
+
     def get_instance(self, placement: Placement, instance_id: str) -> Instance | None:
         def act() -> Instance | None:
             machine = self.machines.get(instance_id)
@@ -321,10 +324,7 @@ class FakeCloud(Cloud):
                 if self._now(machine).state.is_gone:
                     raise TokenSpent("its machine is terminated")
                 return self._now(machine)
-        if key in self.no_quota:
-            raise QuotaError(f"quota of {key} is 0")
-        if key in self.no_capacity:
-            raise CapacityError(f"no capacity in {key}")
+        self._refuse(key)
         if request.security_group not in self.groups:
             raise Rejected(f"there is no group {request.security_group}")
         place = request.placement
@@ -344,6 +344,12 @@ class FakeCloud(Cloud):
         seen, running = self.clock.now + self.visibility, self.clock.now + self.boot
         self.machines[instance.id] = _Machine(request, instance, seen, running)
         return instance
+
+    def _refuse(self, key: str) -> None:
+        if key in self.no_quota:
+            raise QuotaError(f"quota of {key} is 0")
+        if key in self.no_capacity:
+            raise CapacityError(f"no capacity in {key}")
 
     def _now(self, machine: _Machine) -> Instance:
         if machine.gone_at is not None and machine.gone_at <= self.clock.now:

@@ -77,6 +77,10 @@ class AwsCloud:
         """See ``Cloud.create_instance``."""
         return self._instances.create(request)
 
+    def check_room(self, placement: Placement, ending: str | None = None) -> None:
+        """See ``Cloud.check_room``: EC2 tells quotas, and of capacity nothing before it is asked for a machine."""
+        self._instances.quotas.check(placement, None, ending)
+
     def get_instance(self, placement: Placement, instance_id: str) -> Instance | None:
         """See ``Cloud.get_instance``."""
         return self._instances.get(placement, instance_id)

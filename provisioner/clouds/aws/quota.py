@@ -52,12 +52,13 @@ class Quotas:
         self._limits: dict[tuple[str, str], tuple[float, float | None]] = {}
         self._uses: dict[str, Use] = {}
 
-    def check(self, placement: Placement, token: str) -> None:
+    def check(self, placement: Placement, token: str | None, ending: str | None = None) -> None:
         """Refuse a machine that would exceed its quota. Unknown figures refuse nothing: EC2 itself will say.
 
         Args:
             placement: what is asked for.
             token: of the create call; a machine that it made already takes no further quota.
+            ending: id of a machine that counts as gone.
 
         Raises:
             QuotaError: with code, need, have, used and the command that asks for more.
@@ -69,9 +70,10 @@ class Quotas:
         if have is None:
             return
         use = self._use(placement.region)
-        if use is None or any(machine.get("ClientToken") == token for machine in use.machines):
+        if use is None or (token and any(machine.get("ClientToken") == token for machine in use.machines)):
             return
-        used = sum(self._units(machine, need.quota.code) for machine in use.machines)
+        staying = (machine for machine in use.machines if machine.get("InstanceId") != ending or ending is None)
+        used = sum(self._units(machine, need.quota.code) for machine in staying)
         if used + need.units > have:
             raise self._refusal(placement, need, have=f"{have:g}", used=f"{used:g}", wanted=used + need.units)
 

@@ -37,13 +37,16 @@ def clear(connection: Connection) -> None:
     connection.execute("DELETE FROM capacities")
 
 
-def has_room(connection: Connection, key: str) -> bool:
-    """Whether one more machine can run at a placement: the most specific pool that matches decides, the latest of equals."""
+def has_room(connection: Connection, key: str, ending: str | None = None) -> bool:
+    """Whether one more machine can run at a placement: the most specific pool that matches decides, the latest of equals.
+
+    ``ending`` is the id of a machine that counts as gone.
+    """
     limits = _limits(connection)
     pool = _deciding(limits, key)
     if pool is None or limits[pool] is None:
         return True
-    return _used(connection, limits, pool) < limits[pool]  # type: ignore[operator]  # None was answered above
+    return _used(connection, limits, pool, ending) < limits[pool]  # type: ignore[operator]  # None was answered above
 
 
 def read_all(connection: Connection) -> list[Capacity]:
@@ -61,11 +64,11 @@ def _deciding(limits: dict[str, int | None], key: str) -> str | None:
     return max(fitting, key=pools.specificity, default=None)
 
 
-def _used(connection: Connection, limits: dict[str, int | None], pool: str) -> int:
+def _used(connection: Connection, limits: dict[str, int | None], pool: str, ending: str | None = None) -> int:
     """Machines alive whose deciding pool is this one."""
     keys = connection.execute(
         "SELECT cloud || '/' || region || '/' || zone || '/' || instance_type || '/' || capacity_type AS place"
-        " FROM instances WHERE vanished = 0 AND state IN (?, ?)",
-        tuple(str(state) for state in ALIVE),
+        " FROM instances WHERE vanished = 0 AND state IN (?, ?) AND id IS NOT ?",
+        (*(str(state) for state in ALIVE), ending),
     )
     return sum(_deciding(limits, row["place"]) == pool for row in keys)

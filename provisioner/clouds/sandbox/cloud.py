@@ -77,6 +77,12 @@ class SandboxCloud:
         about = About("create_instance", request.placement.key, token=request.token)
         return self._api.perform(about, lambda call: instances.create(call, request, self._market))
 
+    def check_room(self, placement: Placement, ending: str | None = None) -> None:
+        """See ``Cloud.check_room``."""
+        self._market.prepare(placement.cloud)
+        about = About("check_room", placement.key)
+        self._api.perform(about, lambda call: instances.check_room(call, placement, self._market, ending))
+
     def get_instance(self, placement: Placement, instance_id: str) -> Instance | None:
         """See ``Cloud.get_instance``."""
         about = About("get_instance", placement.key, object_id=instance_id)

@@ -47,7 +47,7 @@ def create(call: Call, request: InstanceRequest, market: Market) -> Instance:
     expires_us = _checked_expiry(placement.cloud, request.tags)
     _check_request(call, request)
     machine = _new_machine(call, request, quote, market, expires_us)
-    quota.check(call.connection, machine)
+    quota.check(call.connection, quota.Demand.of(machine))
     machine = _in_zone_with_room(call, machine, quote, placement)
     machines.insert(call.connection, machine)
     tokens.remember(call.connection, token, machine.id)
@@ -56,6 +56,23 @@ def create(call: Call, request: InstanceRequest, market: Market) -> Instance:
     spans.start(call.connection, root, call.now_us)
     call.note(Effect.CREATED, machine.id)
     return view(call, machine)
+
+
+def check_room(call: Call, placement: Placement, market: Market, ending: str | None) -> None:
+    """Refuse what a create would refuse for want of quota or capacity; nothing is made.
+
+    Raises:
+        CapacityError, QuotaError: no room.
+        Rejected: the catalog has no such offer.
+    """
+    quote = market.quote(placement)
+    code = None if quote.quota is None else quote.quota.quota.code
+    units = Fraction(0) if quote.quota is None else Fraction(str(quote.quota.units))
+    demand = quota.Demand(placement.cloud, placement.region, code, units, _gpus(quote))
+    quota.check(call.connection, demand, ending)
+    keys = (replace(placement, zone=zone).key for zone in quote.rates)
+    if not any(capacity.has_room(call.connection, key, ending) for key in keys):
+        raise out_of_capacity(placement, zones=quote.zones)
 
 
 def get(call: Call, placement: Placement, instance_id: str) -> Instance | None:
@@ -93,7 +110,7 @@ def start(call: Call, placement: Placement, instance_id: str) -> Instance:
         raise rejected(
             "bad-state", machine.cloud, f"{machine.id} is {machine.state}; only a stopped one can be started"
         )
-    quota.check(call.connection, machine)
+    quota.check(call.connection, quota.Demand.of(machine))
     if not capacity.has_room(call.connection, machine.placement.key):
         raise out_of_capacity(machine.placement, zones=(machine.zone,))
     ready_us = call.now_us + latencies.read_us(call.connection, "boot")
@@ -272,7 +289,7 @@ def _new_machine(call: Call, request: InstanceRequest, quote: Quote, market: Mar
         has_local_disk=offered.local_ssd_kind == "bundled",
         quota_code=None if quote.quota is None else quote.quota.quota.code,
         quota_units="0" if quote.quota is None else str(Fraction(str(quote.quota.units))),
-        gpus=str(offered.gpu_count * Fraction(str(offered.gpu_fraction))),
+        gpus=str(_gpus(quote)),
         compute_rate=None,
         root_rate=rate_text(None if per_byte is None else per_byte * request.root_volume_bytes),
         ip_rate=rate_text(market.ip_rate(placement.cloud)),
@@ -281,6 +298,11 @@ def _new_machine(call: Call, request: InstanceRequest, quote: Quote, market: Mar
         next_us=call.now_us + boot_us,
         expires_us=expires_us,
     )
+
+
+def _gpus(quote: Quote) -> Fraction:
+    """GPUs of an offer, a share for a fractional one."""
+    return quote.instance.gpu_count * Fraction(str(quote.instance.gpu_fraction))
 
 
 def _in_zone_with_room(call: Call, machine: Machine, quote: Quote, placement: Placement) -> Machine:

@@ -29,6 +29,23 @@ class Quota:
     """Units in use; ``None`` where the limit holds in each of several regions."""
 
 
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a machine takes from quotas."""
+
+    cloud: str
+    region: str
+    code: str | None
+    units: Fraction
+    gpus: Fraction
+
+    @classmethod
+    def of(cls, machine: Machine) -> Demand:
+        """What a machine that is to be made or started takes."""
+        units, gpus = Fraction(machine.quota_units), Fraction(machine.gpus)
+        return cls(machine.cloud, machine.region, machine.quota_code, units, gpus)
+
+
 def put(connection: Connection, cloud: str, region: str, code: str, units: Fraction | None) -> None:
     """Set a quota, or lift it with ``None``.
 
@@ -43,25 +60,27 @@ def put(connection: Connection, cloud: str, region: str, code: str, units: Fract
     connection.execute("INSERT OR REPLACE INTO quotas VALUES (?, ?, ?, ?)", (cloud, region, code, str(units)))
 
 
-def check(connection: Connection, machine: Machine) -> None:
+def check(connection: Connection, demand: Demand, ending: str | None = None) -> None:
     """Refuse a machine that would exceed a quota; it must not be counted as alive yet.
+
+    ``ending`` is the id of a machine that counts as gone.
 
     Raises:
         QuotaError: names the code, what is needed, allowed and used.
     """
     needs: list[tuple[str, Fraction]] = []
-    if machine.quota_code is not None:
-        needs.append((machine.quota_code, Fraction(machine.quota_units)))
-    if machine.cloud == "gcp":
-        needs.append((GLOBAL_GPUS, Fraction(machine.gpus)))
+    if demand.code is not None:
+        needs.append((demand.code, demand.units))
+    if demand.cloud == "gcp":
+        needs.append((GLOBAL_GPUS, demand.gpus))
     for code, need in needs:
-        have = _limit(connection, machine.cloud, machine.region, code)
+        have = _limit(connection, demand.cloud, demand.region, code)
         if have is None:
             continue
-        used = _used(connection, machine.cloud, machine.region, code)
+        used = _used(connection, demand.cloud, demand.region, code, ending)
         if used + need > have:
-            region = ANY_REGION if code == GLOBAL_GPUS else machine.region
-            raise out_of_quota(machine.cloud, region, code, need=need, have=have, used=used)
+            region = ANY_REGION if code == GLOBAL_GPUS else demand.region
+            raise out_of_quota(demand.cloud, region, code, need=need, have=have, used=used)
 
 
 def read_all(connection: Connection) -> list[Quota]:
@@ -97,16 +116,17 @@ def _limit(connection: Connection, cloud: str, region: str, code: str) -> Fracti
     return None
 
 
-def _used(connection: Connection, cloud: str, region: str, code: str) -> Fraction:
+def _used(connection: Connection, cloud: str, region: str, code: str, ending: str | None = None) -> Fraction:
     alive: Sequence[str] = tuple(str(state) for state in ALIVE)
     if code == GLOBAL_GPUS:
         rows = connection.execute(
-            "SELECT gpus AS units FROM instances WHERE cloud = ? AND vanished = 0 AND state IN (?, ?)", (cloud, *alive)
+            "SELECT gpus AS units FROM instances WHERE cloud = ? AND vanished = 0 AND state IN (?, ?) AND id IS NOT ?",
+            (cloud, *alive, ending),
         )
     else:
         rows = connection.execute(
             "SELECT quota_units AS units FROM instances"
-            " WHERE cloud = ? AND region = ? AND quota_code = ? AND vanished = 0 AND state IN (?, ?)",
-            (cloud, region, code, *alive),
+            " WHERE cloud = ? AND region = ? AND quota_code = ? AND vanished = 0 AND state IN (?, ?) AND id IS NOT ?",
+            (cloud, region, code, *alive, ending),
         )
     return sum((Fraction(row["units"]) for row in rows), Fraction(0))

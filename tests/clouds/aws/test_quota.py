@@ -44,6 +44,16 @@ def test_c3_spot_and_on_demand_have_a_quota_each_and_do_not_take_from_one_anothe
         aws_rig.cloud.create_instance(aws_rig.request("token-3", placement=aws_rig.spot))
 
 
+def test_a_machine_that_ends_first_counts_as_free(aws_rig):
+    aws_rig.fake.quotas[ON_DEMAND_G] = 4.0
+    aws_rig.cloud.check_room(aws_rig.here)
+    old = aws_rig.cloud.create_instance(aws_rig.request())
+    with pytest.raises(QuotaError, match="need 4 vCPU, have 4, used 4"):
+        aws_rig.cloud.check_room(aws_rig.here)
+    aws_rig.cloud.check_room(aws_rig.here, ending=old.id)
+    assert len(aws_rig.fake.of("RunInstances")) == 1
+
+
 def test_a_quota_that_just_suffices_is_enough(aws_rig):
     aws_rig.fake.quotas[ON_DEMAND_G] = 8.0
     aws_rig.cloud.create_instance(aws_rig.request("token-1"))

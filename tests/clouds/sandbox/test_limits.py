@@ -171,3 +171,18 @@ def test_failover_over_refusals_costs_one_call_each(box):
     calls = box.controls.calls(operation="create_instance")
     assert [call.outcome for call in calls] == ["capacity"] * 3 + ["ok"]
     assert [str(call.effect) for call in calls] == ["none"] * 3 + ["created"]
+
+
+def test_room_can_be_looked_at_without_making_anything(box):
+    box.controls.set_capacity("aws/us-east-1/*/g6.*/*", 1)
+    box.cloud.check_room(box.here)
+    old = box.running("token-1")
+    with pytest.raises(CapacityError):
+        box.cloud.check_room(box.here)
+    box.cloud.check_room(box.here, ending=old.id)
+    box.controls.clear_capacity()
+    box.controls.set_quota("aws", "us-east-1", "L-DB2E81BA", Fraction(4))
+    with pytest.raises(QuotaError, match="need 4, have 4, used 4"):
+        box.cloud.check_room(box.here)
+    box.cloud.check_room(box.here, ending=old.id)
+    assert [line.id for line in box.controls.bill().lines if line.kind == "instance"] == [old.id]

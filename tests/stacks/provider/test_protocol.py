@@ -10,7 +10,7 @@ import pytest
 
 from provisioner import tags
 from provisioner.clouds.cloud import InstanceState
-from provisioner.errors import Ambiguous, CapacityError, Rejected, Throttled, TimedOut, UsageError
+from provisioner.errors import Ambiguous, CapacityError, QuotaError, Rejected, Throttled, TimedOut, UsageError
 from stacks.provider.failover import PERMIT
 from stacks.provider.gpu_instance import GpuInstances
 from stacks.provider.journal import paths
@@ -210,6 +210,26 @@ def test_inputs_that_are_made_with_a_machine_replace_it(home: Path, change: dict
     assert only(mini) != old
     assert mini.cloud.living[0].tags[tags.GENERATION] == "2"
     assert mini.up(program(**change)) == SAME
+
+
+@pytest.mark.parametrize(("full", "error"), [("no_capacity", CapacityError), ("no_quota", QuotaError)])
+def test_a_replacement_that_no_offer_has_room_for_leaves_the_machine(
+    home: Path, full: str, error: type[Exception]
+) -> None:
+    mini = engine(home)
+    mini.up(program())
+    old = only(mini)
+    setattr(mini.cloud, full, {AZ1, AZ2})
+    calls = len(mini.cloud.calls)
+    with pytest.raises(error, match=f"machine {old} was left as it is"):
+        mini.up(program(rootVolume="200GiB"))
+    assert only(mini) == old
+    assert not [
+        call for call in mini.cloud.calls[calls:] if call.operation in ("terminate_instance", "create_instance")
+    ]
+    setattr(mini.cloud, full, set())
+    mini.up(program(rootVolume="200GiB"))
+    assert only(mini) != old
 
 
 def test_a_replacement_is_never_beside_the_old_machine(home: Path) -> None:
