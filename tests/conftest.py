@@ -12,6 +12,9 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("seeded", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("seeded")
 
+# Fixtures of a session are made before any test has its own environment.
+os.environ["GPUPROV_CATALOG"] = "bundled"
+
 _LOOPBACK = ("127.", "::1", "localhost")
 _FOREIGN = ("GPUPROV_", "AWS_", "PULUMI_", "GOOGLE_", "CLOUDSDK_", "XDG_DATA_HOME", "NO_COLOR", "HF_")
 
