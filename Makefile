@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 COUNT ?= 50
+MAKEFLAGS += --no-print-directory
 
 .PHONY: help setup engine yaml-language demo test check format golden wheel pins clean \
         proof-kill proof-sizing proof-throughput bench
