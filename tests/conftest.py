@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,26 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("seeded", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("seeded")
 
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def own_cache(folder: Path) -> Path:
+    """A cache folder that holds the engine of the real one, and neither its prices nor what launches say about supply."""
+    cache = folder / "user-cache"
+    (cache / "gpuprov").mkdir(parents=True)
+    if (_CACHE / "gpuprov" / "engine").is_dir():
+        (cache / "gpuprov" / "engine").symlink_to(_CACHE / "gpuprov" / "engine")
+    return cache
+
+
 # Fixtures of a session are made before any test has its own environment.
-os.environ["GPUPROV_CATALOG"] = "bundled"
+_SESSION = tempfile.TemporaryDirectory(prefix="gpuprov-tests-")
+atexit.register(_SESSION.cleanup)
+os.environ |= {
+    "GPUPROV_CATALOG": "bundled",
+    "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR") or str(_CACHE / "pip"),
+    "XDG_CACHE_HOME": str(own_cache(Path(_SESSION.name))),
+}
 
 _LOOPBACK = ("127.", "::1", "localhost")
 _FOREIGN = ("GPUPROV_", "AWS_", "PULUMI_", "GOOGLE_", "CLOUDSDK_", "XDG_DATA_HOME", "NO_COLOR", "HF_")
@@ -46,6 +66,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv("GPUPROV_PULUMI", engine)
     # The developer's own refreshed prices must not decide what a test sees.
     monkeypatch.setenv("GPUPROV_CATALOG", "bundled")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(own_cache(tmp_path)))
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("GPUPROV_HOME", str(folder))
