@@ -16,7 +16,6 @@ from provisioner.errors import EngineMissing, GpuprovError
 from stacks.engine.find import find_engine
 
 PROGRAMS = ("pulumi-resource-gpuprov", "gpuprov-policy")
-PRICE_AGE_WARNING_DAYS = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +120,17 @@ def _remote_state(home: Path) -> str:
 
 
 def _catalog(today: date) -> Finding:
+    from provisioner.catalog.freshness import OLD_PRICE_DAYS, age_days, describe_age
     from provisioner.catalog.snapshot import load_catalog
 
     try:
         catalog = load_catalog()
-        age_days = (today - date.fromisoformat(catalog.as_of[:10])).days
+        days = age_days(catalog.as_of, today)
     except GpuprovError as error:
         return _broken("catalog", error, "unset GPUPROV_CATALOG to use the bundled catalog")
-    found = f"newest price of {catalog.as_of}, {age_days} days old"
-    if age_days > PRICE_AGE_WARNING_DAYS:
-        return Finding("catalog", "warning", found, "upgrade gpuprov, or give a newer catalog by GPUPROV_CATALOG")
+    found = f"newest price of {describe_age(catalog.as_of, today)}"
+    if days > OLD_PRICE_DAYS:
+        return Finding("catalog", "warning", found, "run `gpuprov prices refresh`")
     return Finding("catalog", "ok", found)
 
 

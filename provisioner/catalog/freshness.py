@@ -7,6 +7,9 @@ from datetime import date
 
 from provisioner.catalog.offers import Offer
 
+OLD_PRICE_DAYS = 30
+"""Age from which a price is said to be old: list prices move about once a quarter, spot prices within days."""
+
 
 def age_days(as_of: str, today: date) -> int:
     """Days from an ISO date to today."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from provisioner.catalog.freshness import OLD_PRICE_DAYS, age_days
 from provisioner.catalog.snapshot import Catalog, load_catalog
 from provisioner.cli.failure import DocumentedFailure, error_document
 from provisioner.cli.located import located
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json", "markdown", "html")
 _FORMAT_OF_SUFFIX = {".json": "json", ".md": "markdown", ".html": "html"}
-OLD_PRICE_DAYS = 30
-"""Age from which a price is said to be old: list prices move about once a quarter, spot prices within days."""
 
 
 @click.command("plan")
@@ -142,7 +141,7 @@ def _plan(loaded: Loaded, catalog: Catalog, stack: str | None, cloud: str | None
 def _warn_of_age(plan: Plan, today: date) -> None:
     """Old prices are said on standard error, never in the plan: it knows no clock."""
     as_of = plan.choice.price_as_of if plan.choice else None
-    days = (today - date.fromisoformat(as_of)).days if as_of else 0
+    days = age_days(as_of, today) if as_of else 0
     if days > OLD_PRICE_DAYS:
         warn(f"the price of the choice is of {as_of}, {days} days old; `gpuprov prices refresh` reads new ones")
 

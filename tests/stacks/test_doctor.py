@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from provisioner.catalog.freshness import OLD_PRICE_DAYS
 from provisioner.catalog.snapshot import load_catalog
 from provisioner.cli.main import group, run
 from stacks import doctor
@@ -74,7 +75,7 @@ def test_a_passphrase_that_others_can_read_is_a_warning(home: Path, engine: Path
 
 
 def test_old_prices_are_a_warning(home: Path, engine: Path) -> None:
-    today = date.fromisoformat(load_catalog().as_of[:10]) + timedelta(days=doctor.PRICE_AGE_WARNING_DAYS + 1)
+    today = date.fromisoformat(load_catalog().as_of[:10]) + timedelta(days=OLD_PRICE_DAYS + 1)
     assert found(doctor.examine(home, "sandbox", None, today), "catalog").state == "warning"
 
 
