@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from policies.config import read_text, shown
-from policies.gate import Verdict
+from policies.files import PolicyFileError, read_text, shown
+from policies.finding import Verdict
 from policies.json_source import read_json
-from policies.policy_keys import PolicyFileError
 from provisioner.errors import Position, UsageError
 
 SCHEMA = "gpuprov.baseline/1"

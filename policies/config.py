@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from policies.day import today_utc
+from policies.files import PolicyFileError, read_text, shown
 from policies.registry import RULES
 from policies.rule import Level, Rule
 from policies.selection import Override, Policy, Scope
@@ -17,32 +19,8 @@ from provisioner.errors import Position, UsageError
 if TYPE_CHECKING:
     from provisioner.workload.tree import Node
 
-FILE_NAME = "gpuprov-policy.yaml"
-SIZE_BYTES_MAX = 2**20
 EXTENDS_MAX = 8
 """Policy files that may build on one another: an organisation, a division, a team, a repository, and some to spare."""
-
-
-def find_policy(paths: Iterable[Path]) -> Path | None:
-    """The policy file for some paths: beside the first path or in a folder above it, not above its repository's root."""
-    for path in paths:
-        start = path.absolute()
-        for folder in (start, *start.parents) if start.is_dir() else start.parents:
-            if (folder / FILE_NAME).is_file():
-                return folder / FILE_NAME
-            if (folder / ".git").exists():
-                break
-    return None
-
-
-def find_root(paths: Iterable[Path]) -> Path:
-    """The folder that report paths are relative to: the repository of the first path, else the current folder."""
-    for path in paths:
-        start = path.absolute().resolve()
-        for folder in (start, *start.parents) if start.is_dir() else start.parents:
-            if (folder / ".git").exists():
-                return folder
-    return Path.cwd().resolve()
 
 
 def load_policy(path: Path | None, *, today: date | None = None) -> Policy:
@@ -53,13 +31,11 @@ def load_policy(path: Path | None, *, today: date | None = None) -> Policy:
     """
     if path is None:
         return Policy()
-    from policies.gate import today_utc
-
     return _load(path, (), today or today_utc())
 
 
 def _load(path: Path, above: tuple[Path, ...], today: date) -> Policy:
-    from policies.policy_keys import OWN_RULES, TEXT, PolicyFileError, policy_file_keys, read_kind, read_nodes
+    from policies.policy_keys import OWN_RULES, TEXT, policy_file_keys, read_kind, read_nodes
 
     file = shown(path)
     root = read_nodes(read_text(path), file)
@@ -148,8 +124,6 @@ def load_waivers(path: Path, *, today: date, rules: tuple[Rule, ...] = RULES) ->
 def _waiver(
     part: Mapping[str, Any], root: Node, file: str, key: str, *, today: date, rules: tuple[Rule, ...]
 ) -> Waiver:
-    from policies.policy_keys import PolicyFileError
-
     rule, expires = part["rule"], part["expires"]
     if not next(each for each in rules if each.id == rule).waivable:
         remedy = "mend what it finds; if the rule itself is wrong for you, set its level in gpuprov-policy.yaml"
@@ -169,37 +143,3 @@ def _place(root: Node, file: str, key: str) -> Position:
     from provisioner.workload.tree import mark_of
 
     return Position(file, *(mark_of(root, steps(key)) or (1, 1)))
-
-
-def read_text(path: Path) -> str:
-    """The text of a policy, waiver or baseline file.
-
-    Raises:
-        PolicyFileError: it cannot be read, is too large, or is not UTF-8.
-    """
-    from policies.policy_keys import PolicyFileError
-
-    where = Position(shown(path))
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise PolicyFileError(
-            f"cannot read {shown(path)}: {reason}", where=where, remedy="name a file that can be read"
-        ) from None
-    if len(content) > SIZE_BYTES_MAX:
-        raise PolicyFileError(
-            f"{shown(path)} is larger than {SIZE_BYTES_MAX // 2**20} MiB", where=where, remedy="is it the right file?"
-        )
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise PolicyFileError(f"{shown(path)} is not UTF-8", where=where, remedy="save it as UTF-8") from None
-
-
-def shown(path: Path) -> str:
-    """A path as people read it: relative to the current folder where it lies below."""
-    try:
-        return path.absolute().relative_to(Path.cwd()).as_posix()
-    except ValueError:
-        return path.as_posix()

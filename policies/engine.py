@@ -11,18 +11,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from policies.config import find_policy, load_policy
+from policies.config import load_policy
+from policies.day import today_utc
 from policies.facts import Source, Subject
 from policies.facts_others import Project, project_of, resource_subjects
 from policies.facts_own import INSTANCE_RESOURCE, Holder, instance_subjects
 from policies.facts_pulumi import TERRAFORM_TYPES, plain, secret_names
-from policies.gate import Finding, judge, today_utc
+from policies.files import find_policy
+from policies.finding import Finding
+from policies.gate import judge
 from policies.json_source import JsonSource
 from policies.json_value import Value
 from policies.placement import Placer
 from policies.registry import BY_ID
 from policies.resources import Resource
-from policies.rule import Level, Result, Rule
+from policies.rule import Result, Rule
 from policies.secrets import redact, redact_shapes
 from policies.selection import Override, Policy
 from provisioner.catalog.snapshot import load_catalog
@@ -59,12 +62,6 @@ class EngineGate:
             UsageError: the policy file is wrong.
         """
         return cls(folder, policy=load_policy(find_policy([folder])))
-
-    def levels(self) -> Mapping[str, Level]:
-        """Level of every rule before the engine's own configuration."""
-        return {
-            rule.id: self.policy.overrides.get(rule.id, Override()).level or rule.level for rule in self.policy.rules
-        }
 
     def configure(self, config: Mapping[str, tuple[str | None, Mapping[str, Any]]]) -> None:
         """Take the engine's configuration: per rule a level and parameters.

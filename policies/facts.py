@@ -161,6 +161,11 @@ class PlacementFacts(Subject):
     suggest: Callable[[], str | None] = field(default=lambda: None, compare=False, repr=False)
     """What would hold the workload, in words; asked for only when something fails."""
 
+    @property
+    def constraint_key(self) -> str:
+        """The key that narrows the choice of machines, for the position of a finding on a spec."""
+        return "placement" if isinstance(self.workload, Unknown) else constraint_key(self.workload)
+
 
 @record(frozen=True, slots=True, kw_only=True)
 class OfferedFacts(PlacementFacts):
@@ -231,6 +236,14 @@ class FirewallFacts(Subject):
     """A security group, or a firewall rule, with what it lets in."""
 
     openings: Known[tuple[Opening, ...]]
+
+
+def constraint_key(workload: Workload) -> str:
+    """The key of a workload that narrows the choice of machines: the first that is written, else its model."""
+    placement = workload.placement
+    written = (placement.instance_types, placement.gpus, placement.max_gpus)
+    keys = ("placement.instance_types", "placement.gpus", "placement.max_gpus")
+    return next((key for key, value in zip(keys, written, strict=True) if value), "model")
 
 
 def _value(part: Any, key: str) -> Any:

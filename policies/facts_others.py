@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from policies.config import shown
 from policies.facts import UNKNOWN, Known, MachineFacts, PlacementFacts, Subject, Unknown
 from policies.facts_machines import READERS
+from policies.files import shown
 from policies.placement import Place, Placer
 from policies.resources import Resource
 from provisioner.errors import SpecError

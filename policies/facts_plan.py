@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from policies.facts import OfferedFacts, Source, Subject, steps
+from policies.facts import OfferedFacts, Source, Subject, constraint_key, steps
 from policies.facts_spec import spec_facts
 from policies.json_source import JsonSource
 from policies.placement import Place, Placer
@@ -54,11 +54,10 @@ def planned_subjects(workload: Workload, plan: Plan, catalog: Catalog, *, spec: 
 
 
 def _spec_places(spec: Path, workload: Workload) -> Callable[[str], Position]:
-    from policies.rules.sizing import constraint_key
     from provisioner.workload.load import load
 
     loaded = load(spec)
-    constraint = constraint_key(OfferedFacts(name="", path="", source=Source.SPEC, workload=workload))
+    constraint = constraint_key(workload)
 
     def locate(key: str) -> Position:
         return loaded.position(constraint if key.startswith(_PLAN_PARTS) else key)

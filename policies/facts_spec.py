@@ -10,7 +10,6 @@ from typing import Any
 
 from policies.facts import UNKNOWN, Candidate, Known, OfferedFacts, Source, SpecFacts, Subject, Unknown
 from policies.placement import Placer
-from policies.rules.sizing import constraint_key
 from provisioner.errors import Position, SpecError
 from provisioner.planner.judge import OfferFit
 from provisioner.planner.plan import Plan
@@ -115,7 +114,7 @@ def _with_choice(facts: OfferedFacts, plan: Plan, placer: Placer) -> OfferedFact
     instance = placer.catalog.instances.get((choice.cloud, choice.instance_type))
     gpu = placer.catalog.gpus.get(instance.gpu_model or "") if instance is not None else None
     candidate = Candidate(
-        key=constraint_key(facts),
+        key=facts.constraint_key,
         cloud=choice.cloud,
         instance_type=choice.instance_type,
         region=choice.region,

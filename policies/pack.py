@@ -95,7 +95,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
             return self._info()
 
     def _info(self) -> Any:
-        levels = self.gate().levels()
+        levels = self.gate().policy.levels()
         policies = [
             analyzer_pb2.PolicyInfo(
                 name=rule.id,

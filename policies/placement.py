@@ -60,54 +60,31 @@ class Placer:
 
     def candidate(self, workload: Known[Workload], place: Place) -> Candidate:
         """The facts on one offer; whatever depends on something unknown is unknown."""
-        cloud, name, region = place.cloud, place.instance_type, place.region
+        cloud, name = place.cloud, place.instance_type
+        bare = _uncatalogued(place)
         if isinstance(cloud, Unknown) or isinstance(name, Unknown):
-            return Candidate(
-                key=place.key,
-                cloud=cloud,
-                instance_type=name,
-                region=region,
-                zone=place.zone,
-                capacity_type=place.capacity_type,
-                instances=place.instances,
-                layout=place.layout,
-                instance=UNKNOWN,
-                gpu=UNKNOWN,
-                fit=UNKNOWN,
-                price_usd_per_hour=UNKNOWN,
-                price_as_of=UNKNOWN,
-                disk_bytes=place.disk_bytes,
-                refusals=UNKNOWN,
-                regions_offered=UNKNOWN,
-                zones_offered=UNKNOWN,
-            )
+            return bare
         instance = self.catalog.instances.get((cloud, name))
         gpu = self.catalog.gpus.get(instance.gpu_model or "") if instance is not None else None
         offers = self._offers.get((cloud, name), ())
         price, as_of = self._price(offers, place)
-        refusals = UNKNOWN if isinstance(workload, Unknown) else self._refusals(workload, instance, gpu)
-        fit: Known[OfferFit | None] = UNKNOWN
-        if not isinstance(workload, Unknown):
-            fit = self.fit(workload, cloud, name, place.layout) if instance is not None else None
-        return Candidate(
-            key=place.key,
-            cloud=cloud,
-            instance_type=name,
-            region=region,
-            zone=place.zone,
-            capacity_type=place.capacity_type,
-            instances=place.instances,
-            layout=place.layout,
+        found = replace(
+            bare,
             instance=instance,
             gpu=gpu,
-            fit=fit,
             price_usd_per_hour=price,
             price_as_of=as_of,
-            disk_bytes=place.disk_bytes,
-            refusals=refusals,
             regions_offered=frozenset(offer.region for offer in offers) if instance is not None else None,
-            zones_offered=self._zones(offers, region),
+            zones_offered=self._zones(offers, place.region),
         )
+        if isinstance(workload, Unknown):
+            return found
+        fit = self._fit_of(workload, instance, place.layout)
+        return replace(found, fit=fit, refusals=self._refusals(workload, instance, gpu))
+
+    def _fit_of(self, workload: Workload, instance: InstanceType | None, layout: Layout | None) -> OfferFit | None:
+        """The fit on a row of the catalog; ``None`` where it has no such row."""
+        return None if instance is None else self.fit(workload, instance.cloud, instance.name, layout)
 
     def fit(self, workload: Workload, cloud: str, name: str, layout: Layout | None) -> OfferFit:
         """The fit of a workload on an instance type of the catalog."""
@@ -217,6 +194,29 @@ class Placer:
             return UNKNOWN
         zones = {offer.zone for offer in offers if offer.region == region}
         return None if None in zones or not zones else frozenset(zone for zone in zones if zone is not None)
+
+
+def _uncatalogued(place: Place) -> Candidate:
+    """An offer with what its document says; what the catalog would say of it is not known."""
+    return Candidate(
+        key=place.key,
+        cloud=place.cloud,
+        instance_type=place.instance_type,
+        region=place.region,
+        zone=place.zone,
+        capacity_type=place.capacity_type,
+        instances=place.instances,
+        layout=place.layout,
+        disk_bytes=place.disk_bytes,
+        instance=UNKNOWN,
+        gpu=UNKNOWN,
+        fit=UNKNOWN,
+        price_usd_per_hour=UNKNOWN,
+        price_as_of=UNKNOWN,
+        refusals=UNKNOWN,
+        regions_offered=UNKNOWN,
+        zones_offered=UNKNOWN,
+    )
 
 
 def _without_pin(workload: Workload) -> Workload:

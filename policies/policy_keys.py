@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
+from policies.files import PolicyFileError
 from policies.rule import Level, Rule
 from policies.selection import Override
 from policies.waivers import REASON_CHARACTERS_MIN
-from provisioner.errors import Position, UsageError
+from provisioner.errors import Position
 from provisioner.records import record
 from provisioner.workload.kinds import Kind, Listing, Misfit, Table, Text, Whole, Words, as_scalar, suggest
 from provisioner.workload.tree import Branch, Items, Node, Path, key_mark, mark_of, node_at, show, shown_path
@@ -24,12 +25,6 @@ LIST_RULES = "`gpuprov check --list-rules` lists all rules"
 _GLOB = Text("a path or name, which may hold * and ?", "prod/**", r"[^\x00-\x1f\x7f]+", 512)
 TEXT = Text("a path", "../org-policy.yaml", r"[^\x00-\x1f\x7f]+", 512)
 _WORD = Text("a word", "production", r"[^\x00-\x1f\x7f]+", 128)
-
-
-class PolicyFileError(UsageError):
-    """A policy, waiver or baseline file is wrong."""
-
-    kind = "policy-file"
 
 
 class RuleId(Kind):

@@ -8,7 +8,8 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from policies.config import find_policy, find_root, load_policy, load_waivers
+from policies.config import load_policy, load_waivers
+from policies.files import find_policy, find_root
 from policies.formats.report import Report
 from policies.gate import judge
 from policies.placement import Placer

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
-from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from policies.facts import Subject, Unknown
+from policies.files import report_path
 from policies.registry import RULES
 from policies.rule import Level, Rule
-from policies.waivers import Waiver, findings_of
+from policies.waivers import Waiver
 from provisioner.errors import Position
 from provisioner.records import record
-
-if TYPE_CHECKING:
-    from policies.gate import Finding
 
 ENVIRONMENT_KEYS = ("environment", "env", "stage")
 """Tags that name an environment, in the order in which they are looked for."""
@@ -126,11 +123,8 @@ class Policy:
 
     def path_of(self, subject: Subject) -> str:
         """The subject's file as scopes name it."""
-        from policies.gate import report_path
-
         return report_path(subject.path, self.root)
 
-    def waiver_findings(self, found: Iterable[Finding], today: date) -> Iterator[Finding]:
-        """Findings on the waivers themselves: expired ones, and dead ones that cover nothing."""
-        levels = {rule.id: self.overrides.get(rule.id, Override()).level or rule.level for rule in self.rules}
-        yield from findings_of(self.waivers, tuple(found), levels, today, self.root)
+    def levels(self) -> Mapping[str, Level]:
+        """Level of every rule where no scope says otherwise."""
+        return {rule.id: self.overrides.get(rule.id, Override()).level or rule.level for rule in self.rules}

@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from policies.config import FILE_NAME, shown
 from policies.facts import Subject
-from policies.facts_others import project_of
+from policies.files import FILE_NAME, shown
 from policies.json_source import JsonSource, read_json
 from policies.placement import Placer
-from provisioner.errors import GpuprovError, Position, UsageError
+from provisioner.errors import GpuprovError, Position, SpecError, UsageError
 from provisioner.records import record
 
 EXPECTED = (
@@ -166,8 +165,11 @@ def read_file(file: Path, placer: Placer) -> tuple[list[Subject], list[str]]:
     from policies.facts_spec import spec_subjects
 
     content = _bytes(file, 2**20 + 1)
-    _refuse_other_yaml(content, name)
-    subjects, loaded = spec_subjects(file, content, name, placer)
+    try:
+        subjects, loaded = spec_subjects(file, content, name, placer)
+    except SpecError:
+        _refuse_other_yaml(content, name)
+        raise
     return subjects, [f"{name}: {warning}" for warning in loaded.warnings]
 
 
@@ -198,6 +200,8 @@ def read_document(source: JsonSource, file: Path, placer: Placer) -> tuple[list[
 
         subjects, loaded = spec_subjects(file, source.text.encode(), source.file, placer)
         return subjects, list(loaded.warnings)
+    from policies.facts_others import project_of
+
     if is_terraform(document):
         subjects, count = terraform_subjects(source, placer, project_of(file))
     elif is_pulumi(document):

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from policies.rule import Level, Outcome, Result
-from policies.rules.waived import WAIVER_DEAD, WAIVER_EXPIRED
 from provisioner.errors import Position
 from provisioner.records import record
-
-if TYPE_CHECKING:
-    from policies.gate import Finding
 
 DAYS_MAX = 90
 """Longest time until a waiver ends (CONTRACTS section 4)."""
@@ -44,34 +36,3 @@ class Waiver:
             return False
         globs = (self.scope, f"*/{self.scope}")
         return self.scope in ("*", subject) or any(fnmatchcase(file, glob) for file in files for glob in globs)
-
-
-def findings_of(
-    waivers: Sequence[Waiver], found: Sequence[Finding], levels: Mapping[str, Level], today: date, root: Path | None
-) -> Iterator[Finding]:
-    """Findings on waivers: expired ones, and those that cover nothing of what was found."""
-    from policies.gate import Finding, is_covered
-
-    wrong = [finding for finding in found if finding.result is not Result.PASS]
-    for waiver in waivers:
-        if waiver.has_expired(today):
-            rule, outcome = WAIVER_EXPIRED, _expired(waiver)
-        elif not any(is_covered(finding, waiver, root) for finding in wrong):
-            rule, outcome = WAIVER_DEAD, _dead(waiver)
-        else:
-            continue
-        level = levels.get(rule.id, rule.level)
-        if level is not Level.DISABLED:
-            place = waiver.position
-            yield Finding(rule, level, outcome, f"waiver of {waiver.rule}", place.file, place)
-
-
-def _expired(waiver: Waiver) -> Outcome:
-    message = f"the waiver of {waiver.rule} for {waiver.scope} expired on {waiver.expires}"
-    remedy = f"mend what it covered and remove it, or let {waiver.owner} renew it"
-    return Outcome(Result.FAIL, "expires", message, remedy, f"{waiver.rule}\0{waiver.scope}")
-
-
-def _dead(waiver: Waiver) -> Outcome:
-    message = f"dead waiver: nothing that was checked breaks {waiver.rule} in {waiver.scope}"
-    return Outcome(Result.FAIL, "rule", message, "remove the waiver", f"{waiver.rule}\0{waiver.scope}")

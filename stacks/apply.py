@@ -14,7 +14,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from policies.gate import Verdict, judge_plan
+from policies.finding import Verdict
+from policies.plan_gate import judge_plan
 from provisioner.catalog.snapshot import Catalog
 from provisioner.clouds.cloud import Cloud
 from provisioner.errors import GpuprovError, NothingFits, UsageError

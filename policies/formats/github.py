@@ -5,8 +5,8 @@ Source: GitHub, "Workflow commands for GitHub Actions" (message and property esc
 
 from __future__ import annotations
 
+from policies.finding import Finding
 from policies.formats.report import Report, counts_line, message_of, remedy_of, state_of
-from policies.gate import Finding
 
 SUMMARY_BYTES_MAX = 1_000_000
 """GitHub refuses a step summary of more than 1 MiB."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from policies.finding import Finding
 from policies.formats.report import GITLAB_SEVERITY, Report, message_of, remedy_of
-from policies.gate import Finding
 
 
 def render(report: Report) -> str:

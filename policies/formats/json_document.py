@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from policies.finding import Finding
 from policies.formats.report import Report, message_of, one_line, remedy_of
-from policies.gate import Finding
 
 SCHEMA = "gpuprov.check/1"
 

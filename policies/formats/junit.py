@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from xml.etree import ElementTree as ET
 
+from policies.finding import Finding
 from policies.formats.report import Report, message_of, one_line, remedy_of, state_of
-from policies.gate import Finding
 from policies.rule import Result
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

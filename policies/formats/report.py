@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
-from policies.gate import Finding, Verdict, report_path
+from policies.files import report_path
+from policies.finding import Finding, Verdict
 from policies.rule import Severity
 from policies.secrets import redact_shapes
 from provisioner.records import record
-
-NO_FILE = "-"
-"""File of a position that lies in no file (subjects that the engine hands over)."""
 
 
 @record(frozen=True)

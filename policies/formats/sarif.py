@@ -13,8 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from urllib.parse import quote
 
+from policies.finding import Finding
 from policies.formats.report import SECURITY_SEVERITY, Report, message_of, one_line, remedy_of
-from policies.gate import Finding
 from policies.rule import Level, Rule
 
 RESULTS_MAX = 25_000

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from policies.formats.report import NO_FILE, Report, counts_line, message_of, one_line, remedy_of, state_of
-from policies.gate import Finding
+from policies.files import NO_FILE
+from policies.finding import Finding
+from policies.formats.report import Report, counts_line, message_of, one_line, remedy_of, state_of
 from policies.rule import Result
 from policies.secrets import REDACTED, redact
 

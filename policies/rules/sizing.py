@@ -34,7 +34,6 @@ HELD_FILTERS = frozenset(
     }
 )
 """Planner filters that an instance type meets only after it was found to hold the workload."""
-SPEC_KEYS = ("placement.instance_types", "placement.gpus", "placement.max_gpus")
 DISK_BASE_BYTES = 20 * GIB
 """System, driver, CUDA and one engine image: published GPU images unpack to 10 to 20 GiB."""
 
@@ -45,21 +44,12 @@ def nothing_holds(plan: Plan) -> bool:
     return bool(filters.intersection(SIZE_FILTERS)) and not filters & HELD_FILTERS
 
 
-def constraint_key(facts: PlacementFacts) -> str:
-    """The key that narrows the choice of machines, for the position of a finding on a spec."""
-    if isinstance(facts.workload, Unknown):
-        return "placement"
-    placement = facts.workload.placement
-    written = (placement.instance_types, placement.gpus, placement.max_gpus)
-    return next((key for key, value in zip(SPEC_KEYS, written, strict=True) if value), "model")
-
-
 def under_sized(facts: PlacementFacts, setting: Setting) -> Iterator[Outcome]:
     """Every offer that the workload may end up on holds it."""
     del setting
     if facts.plan is not None and facts.plan.choice is None:
         if nothing_holds(facts.plan):
-            yield failed(constraint_key(facts), _nothing_text(facts.plan), _change(facts), identity="nothing-fits")
+            yield failed(facts.constraint_key, _nothing_text(facts.plan), _change(facts), identity="nothing-fits")
         return
     candidates, outcome = machines_of(facts)
     if outcome is not None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from policies.config import load_policy
+from policies.day import today_utc
 from policies.formats.render import MODULES, OF_SUFFIX, append_step_summary, render
-from policies.gate import today_utc
 from policies.run import Checked, Order, require_paths, rules_json, rules_text, run_check
 from provisioner.catalog.snapshot import Catalog, load_catalog
 from provisioner.cli.failure import DocumentedFailure

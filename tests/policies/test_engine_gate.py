@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from policies.day import today_utc
 from policies.engine import EngineGate
-from policies.gate import judge, today_utc
+from policies.gate import judge
 from policies.placement import Placer
 from policies.registry import BY_ID, RULES
 from policies.rule import Level
@@ -102,7 +103,7 @@ def test_the_engine_configures_levels_and_parameters(gate: EngineGate) -> None:
     gate.configure({"open-cidr": ("disabled", {})})
     assert not mandatory(gate, inputs)
     gate.configure({"price-limit": ("remediate", {}), "open-cidr": (None, {})})
-    assert gate.levels()["price-limit"] is Level.MANDATORY
+    assert gate.policy.levels()["price-limit"] is Level.MANDATORY
 
 
 @pytest.mark.parametrize(

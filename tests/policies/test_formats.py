@@ -11,11 +11,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from policies.finding import Finding, Verdict
 from policies.formats import github, sarif
 from policies.formats.github import summary
 from policies.formats.render import MODULES, append_step_summary, render
 from policies.formats.report import Report
-from policies.gate import Finding, Verdict, judge
+from policies.gate import judge
 from policies.registry import RULES
 from policies.rule import Level, Outcome, Result
 from policies.selection import Policy

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from policies.facts import UNKNOWN, SpecFacts
-from policies.gate import RuleCrashed, judge, judge_plan
+from policies.gate import RuleCrashed, judge
 from policies.placement import Placer
+from policies.plan_gate import judge_plan
 from policies.registry import RULES
 from policies.rule import Level, Outcome, Result, Rule, Setting, Severity, failed, passed, unknown
 from policies.selection import Override, Policy, Scope

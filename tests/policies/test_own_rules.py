@@ -99,7 +99,7 @@ def test_own_rules_run_in_the_engine(tmp_path: Path) -> None:
     policy(tmp_path, "version: 1\npolicy: {own_rules: [acme]}\n")
     gate = EngineGate.of_project(tmp_path)
     gate._placer = Placer(catalog())
-    assert "acme-name" in gate.levels()
+    assert "acme-name" in gate.policy.levels()
     assert {found.rule.id for found in gate.analyze(OWN_TYPE, "m", OWN) if found.mandatory} == {"acme-name"}
     gate.configure({"acme-name": ("disabled", {})})
     assert not [found for found in gate.analyze(OWN_TYPE, "m", OWN) if found.mandatory]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from policies.gate import Verdict, judge
+from policies.finding import Verdict
+from policies.gate import judge
 from policies.placement import Placer
 from policies.selection import Policy
 from policies.sources import read_file

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from policies.baseline import load_baseline, write_baseline
-from policies.config import find_policy, find_root, load_policy, load_waivers
+from policies.config import load_policy, load_waivers
+from policies.files import find_policy, find_root
 from policies.gate import judge
 from policies.policy_keys import PolicyFileError
 from policies.registry import BY_ID, RULES

@@ -13,7 +13,8 @@ import pytest
 
 from policies.facts import UNKNOWN, MachineFacts, OfferedFacts, SpecFacts, Subject
 from policies.facts_pulumi import TERRAFORM_TYPES, UNKNOWN_WORDS, plain, secret_names
-from policies.gate import Verdict, judge
+from policies.finding import Verdict
+from policies.gate import judge
 from policies.placement import Placer
 from policies.selection import Policy
 from policies.sources import read_file

@@ -13,7 +13,8 @@ import pytest
 
 from policies.facts import UNKNOWN, MachineFacts, Subject
 from policies.facts_terraform import merged
-from policies.gate import Verdict, judge
+from policies.finding import Verdict
+from policies.gate import judge
 from policies.placement import Placer
 from policies.selection import Policy
 from policies.sources import read_file
