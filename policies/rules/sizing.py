@@ -8,6 +8,7 @@ from policies.facts import UNKNOWN, Candidate, PlacementFacts, Unknown
 from policies.parameters import Parameter
 from policies.rule import Level, Outcome, Rule, Setting, Severity, failed, passed, unknown
 from policies.rules.candidates import candidates_of, machines_of
+from provisioner.planner.clusters import copies_held
 from provisioner.planner.judge import OfferFit
 from provisioner.planner.plan import Plan
 from provisioner.sizing.footprint import Footprint
@@ -15,7 +16,17 @@ from provisioner.units import GIB, format_gib
 from provisioner.vocabulary import Fit
 from provisioner.workload.kinds import Number
 
-SIZE_FILTERS = ("memory", "layout", "gpu-count", "max-gpus", "precision", "architecture", "memory-unknown", "runtime")
+SIZE_FILTERS = (
+    "memory",
+    "layout",
+    "gpu-count",
+    "max-gpus",
+    "precision",
+    "architecture",
+    "memory-unknown",
+    "runtime",
+    "fabric",
+)
 """Planner filters that say that an instance type cannot hold or run the workload, or only with more GPUs than allowed; the
 most telling first."""
 HELD_FILTERS = frozenset(
@@ -25,6 +36,7 @@ HELD_FILTERS = frozenset(
         "host-ram",
         "max-price",
         "price-unknown",
+        "quota",
         "region",
         "requests-per-second",
         "spot-not-cheaper",
@@ -85,7 +97,7 @@ def _judge_copies(facts: PlacementFacts, candidate: Candidate, identity: str) ->
             "write it as a constant",
             identity=identity,
         )
-    room = candidate.instances * (instance.gpu_count // layout.gpus_per_replica)
+    room = copies_held(layout, instance.gpu_count, candidate.instances)
     if room >= layout.replicas:
         return passed(candidate.key)
     message = f"{candidate.instances} x {candidate.label} hold {room} of the {layout.replicas} copies of {facts.name}"

@@ -94,22 +94,33 @@ class Sizer:
     def arrangements(self, instance: InstanceType, gpu: Gpu, fits: Sequence[Fit]) -> Iterator[Arrangement]:
         """Every layout on this instance type whose verdict is one of ``fits``, smallest first."""
         accelerator = self.accelerator(gpu, instance)
-        for layout in self.layouts(instance.gpu_count):
+        placed = ((layout, 1) for layout in self.layouts(instance.gpu_count))
+        for layout, machines in (*placed, *self._spanning(instance)):
             footprint = self.footprint(accelerator, layout)
             if footprint.fit in fits:
                 link = interconnect_for(instance, layout)
                 speed = self.throughput(accelerator, layout, link)
                 copies = copies_needed(self.request.workload, self.request.demand, speed)
+                together = max(1, instance.gpu_count // layout.gpus_per_replica)
                 yield Arrangement(
                     instance=instance,
                     gpu=gpu,
                     accelerator=accelerator,
                     layout=replace(layout, replicas=copies),
-                    instances=math.ceil(copies / (instance.gpu_count // layout.gpus_per_replica)),
+                    instances=math.ceil(copies / together) * machines,
                     interconnect=link,
                     footprint=footprint,
                     throughput=speed,
                 )
+
+    def _spanning(self, instance: InstanceType) -> tuple[tuple[Layout, int], ...]:
+        """Layouts of a copy that the spec asks to span several of these instances, with their number."""
+        demand = self.request.demand
+        if not isinstance(demand, ServingDemand) or not demand.pipeline_parallel:
+            return ()
+        from provisioner.planner.clusters import spanning_layouts  # only where it is asked for
+
+        return spanning_layouts(demand, instance.gpu_count)
 
     def closest_miss(self, instance: InstanceType, gpu: Gpu) -> tuple[Layout, Footprint] | None:
         """The layout that lacks the least memory on this instance type; ``None`` where no layout goes on it."""

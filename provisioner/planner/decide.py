@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Arrangement
+from provisioner.planner.clusters import instances_per_copy
 from provisioner.planner.explain import reasons
 from provisioner.planner.launch import launch_argv, launch_env
 from provisioner.planner.notes import plan_warnings
@@ -62,7 +63,12 @@ def _plan(request: Request, market: Market, outcome: Outcome) -> Plan:
         throughput=_rounded(arrangement.throughput),
         cost=best.bill.cost,
         storage=outcome.tariff.account(arrangement).items(best.offer.region),
-        launch_argv=launch_argv(request, arrangement.layout, footprint.usable_bytes / accelerator_bytes),
+        launch_argv=launch_argv(
+            request,
+            arrangement.layout,
+            footprint.usable_bytes / accelerator_bytes,
+            instances_per_copy(arrangement.layout, arrangement.instance.gpu_count),
+        ),
         launch_env=launch_env(request, arrangement.layout),
         failover=failover,
         alternatives=_alternatives(catalog, outcome.candidates),

@@ -6,6 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from provisioner.planner.candidates import Arrangement
+from provisioner.planner.clusters import fabric_of, instances_per_copy, network_of
+from provisioner.planner.offer_filters import COMMITMENTS
 from provisioner.planner.plan import Plan, Rejection
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
@@ -31,6 +34,7 @@ _FILTER_WORDS = {
     "layout": "the model cannot be split so",
     "gpu-count": "no layout for its GPUs",
     "max-gpus": "over max_gpus",
+    "fabric": "no fabric for several instances",
     "host-ram": "too little host memory",
     "time-to-first-token": "first token too late",
     "tokens-per-second": "stream too slow",
@@ -39,6 +43,7 @@ _FILTER_WORDS = {
     "capacity": "other capacity type",
     "offered": "not offered there",
     "purchasable": "cannot be bought so",
+    "quota": "over the account's quota",
     "price-unknown": "price unknown",
     "spot-not-cheaper": "spot not cheaper",
     "spot-rework": "too many interruptions",
@@ -156,6 +161,8 @@ def spoken_cost(request: Request, candidate: Candidate) -> str:
 
 def _span(outcome: Outcome, choice: Candidate) -> str:
     gpus = choice.arrangement.layout.gpus_per_replica
+    if is_cluster(choice.arrangement):
+        return _across(choice.arrangement)
     if gpus == 1:
         return "one GPU holds a copy: nothing crosses a link"
     link = {Interconnect.NVLINK: "NVLink", Interconnect.PCIE: "PCIe"}.get(choice.arrangement.interconnect, "no link")
@@ -167,7 +174,41 @@ def _span(outcome: Outcome, choice: Candidate) -> str:
     )
 
 
+def is_cluster(arrangement: Arrangement) -> bool:
+    """Whether one copy, or the training, spans several instances."""
+    return arrangement.layout.gpus_per_replica > arrangement.instance.gpu_count
+
+
+def _across(arrangement: Arrangement) -> str:
+    instance, layout = arrangement.instance, arrangement.layout
+    link = {Interconnect.NVLINK: "NVLink", Interconnect.PCIE: "PCIe"}.get(arrangement.interconnect, "one GPU")
+    network = f"{fabric_of(instance) or 'the network'} at {network_of(instance)}"
+    what = "a copy" if layout.data_parallel == 1 else "the training"
+    count = instances_per_copy(layout, instance.gpu_count)
+    inside = f"tensor parallel {layout.tensor_parallel} inside each" if layout.tensor_parallel > 1 else ""
+    across = f"pipeline stages {layout.pipeline_parallel}" if layout.pipeline_parallel > 1 else ""
+    if layout.data_parallel > 1 and layout.pipeline_parallel == 1:
+        across = f"{str(layout.sharding).upper()} across all {layout.gpus_per_replica} GPUs"
+    degrees = ", ".join(part for part in (inside, across) if part)
+    return f"{what} spans {count} instances: {link} inside, {network} between them; {degrees}"
+
+
+def _cluster_capacity(outcome: Outcome, choice: Candidate) -> str:
+    """How several machines that work as one are bought."""
+    kind = choice.offer.capacity_type
+    if kind in COMMITMENTS:
+        return f"{kind}: all instances start together; a commitment with a start and an end, paid whether used or not"
+    known = any(one.offer.capacity_type in COMMITMENTS for one in outcome.candidates)
+    why = "costs more than on-demand" if known else "has no known price here"
+    return (
+        f"{kind}: reserved capacity, which starts all instances together, {why}; "
+        "placement.capacity: reserved plans a capacity block or a flex-start"
+    )
+
+
 def _capacity(request: Request, outcome: Outcome, choice: Candidate) -> str:
+    if is_cluster(choice.arrangement) and request.requirements.capacity in ("auto", "reserved"):
+        return _cluster_capacity(outcome, choice)
     if choice.offer.capacity_type is CapacityType.SPOT:
         asked = "" if request.requirements.capacity == "auto" else "as asked for: "
         means = intolerance(request.workload) or "an interruption costs a restart and no more"

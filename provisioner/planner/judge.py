@@ -80,7 +80,8 @@ def _given(sizer: Sizer, instance: InstanceType, gpu: Gpu, layout: Layout) -> Of
     """The verdict of a layout that a plan states."""
     one = replace(layout, replicas=1)
     objections = list(layout_objections(sizer.request.demand, one))
-    if one.gpus > instance.gpu_count:
+    inside = one.tensor_parallel if one.data_parallel * one.pipeline_parallel > 1 else one.gpus
+    if inside > instance.gpu_count:
         objections.append(f"a copy takes {one.gpus} GPUs, {instance.name} has {instance.gpu_count}")
     if objections:
         return OfferFit(Fit.DOES_NOT_FIT, None, one, tuple(objections), gpu.gpu_class)

@@ -15,15 +15,16 @@ LOADED_AS = {WeightFormat.FP8: "fp8", WeightFormat.NF4: "bitsandbytes"}
 DTYPES = {WeightFormat.BF16: "bfloat16", WeightFormat.FP16: "float16", WeightFormat.FP32: "float32"}
 
 
-def launch_argv(request: Request, layout: Layout, usable_fraction: float | None) -> tuple[str, ...]:
+def launch_argv(request: Request, layout: Layout, usable_fraction: float | None, machines: int = 1) -> tuple[str, ...]:
     """Arguments that start one copy, or the user's own command; empty where the workload has no command of a known form.
 
-    ``usable_fraction`` is the share of GPU memory that the footprint gave the engine.
+    ``usable_fraction`` is the share of GPU memory that the footprint gave the engine; ``machines`` is what one copy spans. The
+    command of a copy on several machines runs on each of them and names the first as ``$HEAD_ADDRESS``.
     """
     run = request.workload.run
     command = tuple(run.command) if isinstance(run, Run) else ()
     if request.workload.task.is_training:
-        return _torchrun(layout, command)
+        return _torchrun(layout, command, machines)
     if command:
         return command
     demand = request.demand
@@ -31,7 +32,9 @@ def launch_argv(request: Request, layout: Layout, usable_fraction: float | None)
     model = model_reference(request)
     if build is None or model is None or not isinstance(demand, ServingDemand):
         return ()
-    return build(model, demand, layout, usable_fraction)
+    argv = build(model, demand, layout, usable_fraction)
+    spanning = _SPANNING.get(demand.engine) if machines > 1 else None
+    return argv if spanning is None else (*argv, *spanning(machines))
 
 
 def launch_env(request: Request, layout: Layout) -> dict[str, str]:
@@ -49,11 +52,17 @@ def model_reference(request: Request) -> str | None:
     return model.id if model.id is None or "/" in model.id else request.shape.id
 
 
-def _torchrun(layout: Layout, command: tuple[str, ...]) -> tuple[str, ...]:
-    """``torchrun`` around the user's script where several processes train together; without a script, its head."""
+def _torchrun(layout: Layout, command: tuple[str, ...], machines: int) -> tuple[str, ...]:
+    """``torchrun`` around the user's script where several processes train together; without a script, its head.
+
+    Source: the page of torchrun in the PyTorch documentation (``c10d`` rendezvous over several nodes).
+    """
     if layout.gpus_per_replica == 1 or (command and command[0] != "python"):
         return command
-    head = ("torchrun", "--standalone", f"--nproc-per-node={layout.gpus_per_replica}")
+    meeting: tuple[str, ...] = ("--standalone",)
+    if machines > 1:
+        meeting = (f"--nnodes={machines}", "--rdzv-backend=c10d", "--rdzv-endpoint=$HEAD_ADDRESS:29500")
+    head = ("torchrun", *meeting, f"--nproc-per-node={layout.gpus_per_replica // machines}")
     return (*head, *command[1:])
 
 
@@ -120,6 +129,14 @@ _SERVERS: Mapping[Engine, Callable[[str, ServingDemand, Layout, float | None], t
     Engine.LLAMA_CPP: _llama_cpp,
 }
 """Engines that are servers of their own; transformers, diffusers and whisper are libraries inside the user's program."""
+
+
+_SPANNING: Mapping[Engine, Callable[[int], tuple[str, ...]]] = {
+    Engine.VLLM: lambda _: ("--distributed-executor-backend", "ray"),
+    Engine.SGLANG: lambda machines: ("--nnodes", str(machines), "--dist-init-addr", "$HEAD_ADDRESS:29500"),
+}
+"""What a server needs to know to span machines; the first over a running Ray cluster. Source: pages on several nodes of the
+vLLM and SGLang documentation."""
 
 
 def _option(name: str, words: Mapping[WeightFormat, str], weights: str) -> list[str]:

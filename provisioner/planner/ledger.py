@@ -24,6 +24,19 @@ class Ledger:
         """An instance type is out wherever it is sold."""
         self._types.append((instance, refusal))
 
+    def absorb(self, other: Ledger) -> None:
+        """Take over the refusals of another ledger, after its own."""
+        self._types += other._types
+        for key, offers in other._offers.items():
+            self._offers.setdefault(key, []).extend(offers)
+        self._general |= other._general
+
+    def forget(self, instances: Iterable[InstanceType]) -> None:
+        """Drop what was said of instance types: another answer has taken its place."""
+        gone = {(instance.cloud, instance.name) for instance in instances}
+        self._types = [(each, refusal) for each, refusal in self._types if (each.cloud, each.name) not in gone]
+        self._offers = {key: offers for key, offers in self._offers.items() if key[:2] not in gone}
+
     def refuse_offer(self, offer: Lot, refusal: Refusal) -> None:
         """One offer is out."""
         self._offers.setdefault((offer.cloud, offer.instance.name, refusal), []).append(offer)

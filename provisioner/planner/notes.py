@@ -28,6 +28,7 @@ def plan_warnings(request: Request, market: Market, candidate: Candidate, fit: F
     return (
         *_memory(candidate, fit),
         *_host(candidate),
+        *_count(candidate),
         *_model(request, candidate),
         *_price(request, market, candidate),
         *_work(request, candidate),
@@ -51,6 +52,12 @@ def _host(candidate: Candidate) -> Iterator[str]:
         )
     if instance.gpu_fraction < 1:
         yield f"{instance.name} has {instance.gpu_fraction:g} of a GPU: it needs the vendor's vGPU driver, and shares bandwidth and compute"
+
+
+def _count(candidate: Candidate) -> Iterator[str]:
+    arrangement = candidate.arrangement
+    if arrangement.instances > 1:
+        yield f"`up` makes one machine: these {arrangement.instances} x {arrangement.instance.name} are planned and priced, and `up` refuses them"
 
 
 def _model(request: Request, candidate: Candidate) -> Iterator[str]:

@@ -16,13 +16,24 @@ from provisioner.planner.work import has_known_work
 from provisioner.units import decimal_string
 from provisioner.vocabulary import CapacityType
 
+COMMITMENTS = (CapacityType.RESERVED, CapacityType.CAPACITY_BLOCK, CapacityType.FLEX_START)
+"""Capacity with a start, an end and a fee."""
 
-def capacity(request: Request, offer: Lot) -> Refusal | None:
-    """The capacity type asked for, or what ``auto`` may take for this task."""
+
+def capacity(request: Request, offer: Lot, *, is_cluster: bool = False) -> Refusal | None:
+    """The capacity type asked for, or what ``auto`` may take for this task.
+
+    ``is_cluster``: several instances work as one. All must be free at the same moment, and losing one stops all: ``auto`` then
+    looks at commitments beside on-demand, and at no spot.
+    """
     asked, kind = request.requirements.capacity, offer.capacity_type
-    commitments = (CapacityType.RESERVED, CapacityType.CAPACITY_BLOCK, CapacityType.FLEX_START)
+    if asked == "auto" and is_cluster:
+        if kind is not CapacityType.SPOT:
+            return None
+        reason = "no spot by auto: several instances work as one, and losing any of them stops all"
+        return Refusal("capacity", reason, "reserved or on-demand", "spot")
     if asked == "auto":
-        if kind in commitments:
+        if kind in COMMITMENTS:
             return Refusal(
                 "capacity",
                 "a commitment with a start and an end is never taken by auto",
@@ -32,7 +43,7 @@ def capacity(request: Request, offer: Lot) -> Refusal | None:
         if kind is CapacityType.SPOT and (why := intolerance(request.workload)):
             return Refusal("capacity", f"no spot by auto: {why}", "on-demand", "spot")
         return None
-    matches = kind in commitments if asked == "reserved" else kind == asked
+    matches = kind in COMMITMENTS if asked == "reserved" else kind == asked
     return None if matches else Refusal("capacity", "not the capacity type asked for", asked, str(kind))
 
 

@@ -6,8 +6,10 @@ The rules, in the words of the documentation:
   month). A copy that spans several GPUs must be clearly cheaper: each doubling of its GPUs counts as ``SPAN_SURCHARGE`` more,
   for the links, the harder failures and the idle ranks that no price shows. Among candidates within ``NEAR_EQUAL_COST`` of
   the cheapest, fewer GPUs a copy are first, then the lowest cost per token.
-- ``optimize: throughput``: the higher predicted rate wins; ``latency``: the faster stream of one request, then the earlier
-  first token. Within ``NEAR_EQUAL_RATE`` the cheaper one wins. Unknown rates come last.
+- ``optimize: throughput`` looks at the predicted rate, ``latency`` at the stream of one request, then at the first token.
+  Where the spec states a limit on money (``max_price``, ``budget``), the fastest within it wins. Where it states none, speed
+  is bought while it is worth its money: twice the speed may cost up to ``2 ** SPEED_WORTH`` times as much (decision 0008).
+  Within ``NEAR_EQUAL_RATE`` the cheaper one wins. Unknown rates come last.
 - Ties: a bill without unknown terms, fewer GPUs, fewer instances, then names.
 """
 
@@ -30,6 +32,10 @@ SPAN_SURCHARGE = 0.08
 A judgement, not a measurement: half of what a spot market moves in a week, and below the step between neighbouring GPUs."""
 NEAR_EQUAL_COST = 0.05
 """Bills that differ by less are equal: regions, disks and predicted rates are not known better."""
+SPEED_WORTH = 2.0
+"""Power of the speed that its price is weighed against: at 2, twice the speed may cost up to four times as much, and ten times
+the price has to bring 3.2 times the speed. A judgement (decision 0008): 1 is cost per token again, and from 3 on an 8B model
+gets a node of eight GPUs."""
 
 
 @record(frozen=True)
@@ -62,11 +68,16 @@ class Candidate:
         return self.score_usd / self.rate if self.rate else math.inf
 
 
-def rank_candidates(candidates: Sequence[Candidate], objective: Objective) -> list[Candidate]:
-    """All candidates, best first; the order of the input does not matter."""
+def rank_candidates(
+    candidates: Sequence[Candidate], objective: Objective, *, is_limited: bool = False
+) -> list[Candidate]:
+    """All candidates, best first; the order of the input does not matter.
+
+    ``is_limited``: the spec states what may be spent, so that speed alone decides within it.
+    """
     if objective is Objective.COST:
         return _by_cost(candidates)
-    return _by_rate(candidates, objective)
+    return _by_rate(candidates, objective) if is_limited else _by_worth(candidates, objective)
 
 
 def _by_cost(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -84,13 +95,11 @@ def _by_cost(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _by_rate(candidates: Sequence[Candidate], objective: Objective) -> list[Candidate]:
-    fastest = max((_speed(candidate, objective) for candidate in candidates), default=0.0)
+    fastest = max((speed_of(candidate, objective) for candidate in candidates), default=0.0)
     near = fastest * (1 - NEAR_EQUAL_RATE)
 
     def key(candidate: Candidate) -> tuple[object, ...]:
-        speed = _speed(candidate, objective)
-        first = candidate.arrangement.throughput.time_to_first_token_s
-        wait = first if objective is Objective.LATENCY and first is not None else 0.0
+        speed, wait = speed_of(candidate, objective), _wait(candidate, objective)
         if speed >= near:
             return (0, _digits(candidate.score_usd), _digits(-speed), _digits(wait), *_ties(candidate))
         return (1, _digits(-speed), _digits(wait), _digits(candidate.score_usd), *_ties(candidate))
@@ -98,7 +107,33 @@ def _by_rate(candidates: Sequence[Candidate], objective: Objective) -> list[Cand
     return sorted(candidates, key=key)
 
 
-def _speed(candidate: Candidate, objective: Objective) -> float:
+def _by_worth(candidates: Sequence[Candidate], objective: Objective) -> list[Candidate]:
+    """By the bill per speed to the power of ``SPEED_WORTH``; by speed alone where no price is known."""
+    near = min((_bill_per_worth(candidate, objective) for candidate in candidates), default=0.0) * (1 + NEAR_EQUAL_RATE)
+
+    def key(candidate: Candidate) -> tuple[object, ...]:
+        worth, speed = _bill_per_worth(candidate, objective), speed_of(candidate, objective)
+        score, rest = _digits(candidate.score_usd), (_digits(_wait(candidate, objective)), *_ties(candidate))
+        if worth <= near < math.inf:
+            return (0, candidate.arrangement.layout.gpus_per_replica, score, _digits(-speed), *rest)
+        return (1, _digits(worth), _digits(-speed), score, *rest)
+
+    return sorted(candidates, key=key)
+
+
+def _bill_per_worth(candidate: Candidate, objective: Objective) -> float:
+    speed = speed_of(candidate, objective)
+    return candidate.score_usd / math.pow(speed, SPEED_WORTH) if speed else math.inf
+
+
+def _wait(candidate: Candidate, objective: Objective) -> float:
+    """Time to the first token where it counts and is known."""
+    first = candidate.arrangement.throughput.time_to_first_token_s
+    return first if objective is Objective.LATENCY and first is not None else 0.0
+
+
+def speed_of(candidate: Candidate, objective: Objective) -> float:
+    """The predicted rate that an objective looks at, 0 where it is unknown."""
     if objective is Objective.LATENCY:
         rate = candidate.arrangement.throughput.tokens_per_s_per_request
         return rate if rate is not None else candidate.rate

@@ -11,6 +11,7 @@ from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.offers import Lot, TypeMarket
 from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Arrangement, Sizer, best_arrangement
+from provisioner.planner.clusters import cluster_arrangements, instance_counts, may_span, refuse_cluster
 from provisioner.planner.filters import Refusal, refuse_arrangement, refuse_instance
 from provisioner.planner.ledger import Ledger
 from provisioner.planner.offer_filters import capacity, excluded, max_price, price_known, refuse_bill, spot_is_cheaper
@@ -22,7 +23,7 @@ from provisioner.sizing.demand import ServingDemand
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.layouts import layout_objections
 from provisioner.units import format_gib
-from provisioner.vocabulary import CapacityType, Fit
+from provisioner.vocabulary import CapacityType, Fit, Objective
 
 
 class Market:
@@ -73,7 +74,7 @@ class _Search:
         self.market = market
         self.sizer = sizer
         self.ledger = Ledger()
-        self._capacity: dict[CapacityType, Refusal | None] = {}
+        self._capacity: dict[tuple[CapacityType, bool], Refusal | None] = {}
 
     def run(self) -> Outcome:
         tariff = Tariff(self.request, self.market.catalog, self.market.on_demand_usd)
@@ -85,12 +86,64 @@ class _Search:
             for arrangement in tight:
                 self.ledger.refuse_type(arrangement.instance, _memory_refusal(arrangement))
         self._note_excluded([*fitting, *(tight if fit is not Fit.FITS else [])])
-        ranked = tuple(rank_candidates(candidates, self.request.workload.optimize))
+        if may_span(self.request) and (not candidates or self._wants_speed()):
+            found = self._cluster_candidates(tariff)
+            if fit is not Fit.FITS and found:
+                fit, candidates = Fit.FITS, []
+            candidates += found
+        objective, is_limited = self.request.workload.optimize, self.request.requirements.has_price_limit
+        ranked = tuple(rank_candidates(candidates, objective, is_limited=is_limited))
         return Outcome(ranked, fit if ranked else Fit.DOES_NOT_FIT, self.ledger, tariff, (*fitting, *tight))
+
+    def _wants_speed(self) -> bool:
+        """Whether more GPUs than one instance has are asked for: to be fast, within a stated number."""
+        wanted = self.request.requirements.max_gpus
+        return self.request.workload.optimize is not Objective.COST and wanted is not None
+
+    def _cluster_candidates(self, tariff: Tariff) -> list[Candidate]:
+        """Candidates over several instances of each type, where those of one instance are missing or too slow.
+
+        The fewest instances that pass are enough, except where speed is what counts.
+        """
+        found: list[Candidate] = []
+        catalog = self.market.catalog
+        for instance in catalog.instances.values():
+            gpu = catalog.gpus.get(instance.gpu_model or "")
+            if instance.cloud not in CLOUDS or gpu is None or refuse_instance(self.request, instance, gpu):
+                continue
+            if instance.gpu_count == 0 or not (counts := instance_counts(self.request, instance)):
+                continue
+            if refusal := refuse_cluster(instance):
+                self.ledger.refuse_type(instance, refusal)
+                continue
+            found += self._spread(tariff, instance, gpu, counts)
+        priced = [candidate for candidate in found if candidate.offer.price_usd_per_hour is not None]
+        self.ledger.forget({(one.offer.cloud, one.offer.instance.name): one.offer.instance for one in found}.values())
+        return priced or found
+
+    def _spread(self, tariff: Tariff, instance: InstanceType, gpu: Gpu, counts: Sequence[int]) -> list[Candidate]:
+        """Candidates of one type over more and more instances, with the refusals of the last number that failed."""
+        found: list[Candidate] = []
+        last = Ledger()
+        for count in counts:
+            arrangements = tuple(cluster_arrangements(self.sizer, instance, gpu, count, Fit.FITS))
+            kept = [one for one in arrangements if not refuse_arrangement(self.request, one)]
+            if not kept:
+                continue
+            last = Ledger()
+            found += self._candidates(tariff, best_arrangement(self.request, kept), last)
+            if found and self.request.workload.optimize is Objective.COST:
+                break
+        self.ledger.absorb(last)
+        return found
 
     def _all_candidates(self, tariff: Tariff, arrangements: Sequence[Arrangement]) -> list[Candidate]:
         """Candidates of all arrangements; those of unknown price only where there is no other and no limit to keep."""
-        found = [candidate for arrangement in arrangements for candidate in self._candidates(tariff, arrangement)]
+        found = [
+            candidate
+            for arrangement in arrangements
+            for candidate in self._candidates(tariff, arrangement, self.ledger)
+        ]
         priced = [candidate for candidate in found if candidate.offer.price_usd_per_hour is not None]
         if not priced:
             return found
@@ -170,24 +223,25 @@ class _Search:
         asked = {"tensor_parallel": inference.tensor_parallel, "pipeline_parallel": inference.pipeline_parallel}
         return ", ".join(f"{name} {degree}" for name, degree in asked.items() if degree != "auto") or None
 
-    def _candidates(self, tariff: Tariff, arrangement: Arrangement) -> list[Candidate]:
+    def _candidates(self, tariff: Tariff, arrangement: Arrangement, ledger: Ledger) -> list[Candidate]:
         """Candidates of one arrangement: its offers that pass, one per region, capacity type and price."""
         account = tariff.account(arrangement)
+        is_cluster = arrangement.layout.gpus_per_replica > arrangement.instance.gpu_count
         found: list[Candidate] = []
-        for lot in self._in_regions(arrangement.instance):
-            if self._refuse_capacity(lot):
+        for lot in self._in_regions(arrangement.instance, ledger):
+            if self._refuse_capacity(lot, is_cluster=is_cluster):
                 continue
             if refusal := self._refuse_price(lot, arrangement.instances):
-                self.ledger.refuse_offer(lot, refusal)
+                ledger.refuse_offer(lot, refusal)
             else:
                 candidate = Candidate(arrangement, lot, account.terms(lot))
                 if refusal := refuse_bill(self.request, candidate):
-                    self.ledger.refuse_offer(lot, refusal)
+                    ledger.refuse_offer(lot, refusal)
                 else:
                     found.append(candidate)
         return found
 
-    def _in_regions(self, instance: InstanceType) -> Sequence[Lot]:
+    def _in_regions(self, instance: InstanceType, ledger: Ledger) -> Sequence[Lot]:
         """Offers in the regions asked for; where none is left, the record names the regions that have the type."""
         lots, wanted = self.market.of(instance).lots, self.request.requirements.regions
         if wanted is None:
@@ -196,17 +250,17 @@ class _Search:
         if not inside:
             has = sorted({lot.region for lot in lots})
             reason = "not offered in placement.regions" if has else "not offered in any region"
-            self.ledger.refuse_type(instance, Refusal("region", reason, name_some(wanted), ", ".join(has) or None))
+            ledger.refuse_type(instance, Refusal("region", reason, name_some(wanted), ", ".join(has) or None))
         return inside
 
-    def _refuse_capacity(self, offer: Lot) -> bool:
+    def _refuse_capacity(self, offer: Lot, *, is_cluster: bool = False) -> bool:
         """Whether offers of this capacity type are out; asked once per type, since it holds for all of them."""
-        kind = offer.capacity_type
-        if kind not in self._capacity:
-            self._capacity[kind] = capacity(self.request, offer)
-            if refusal := self._capacity[kind]:
+        key = (offer.capacity_type, is_cluster)
+        if key not in self._capacity:
+            self._capacity[key] = capacity(self.request, offer, is_cluster=is_cluster)
+            if refusal := self._capacity[key]:
                 self.ledger.refuse_capacity(offer, refusal)
-        return self._capacity[kind] is not None
+        return self._capacity[key] is not None
 
     def _refuse_price(self, offer: Lot, instances: int) -> Refusal | None:
         requirements = self.request.requirements

@@ -13,7 +13,7 @@ from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.offers import Lot
 from provisioner.catalog.snapshot import load_catalog
 from provisioner.planner.candidates import Arrangement
-from provisioner.planner.ranking import NEAR_EQUAL_COST, SPAN_SURCHARGE, Candidate, rank_candidates
+from provisioner.planner.ranking import NEAR_EQUAL_COST, SPAN_SURCHARGE, SPEED_WORTH, Candidate, rank_candidates
 from provisioner.planner.tariff import Terms
 from provisioner.sizing.footprint import Footprint, MemoryTerms
 from provisioner.sizing.layout import Layout
@@ -118,9 +118,18 @@ def test_the_choice_is_the_cheapest_within_the_stated_tolerances(candidates):
 
 
 @given(CANDIDATES)
-def test_throughput_takes_the_fastest_within_five_percent(candidates):
-    best = rank_candidates(candidates, Objective.THROUGHPUT)[0]
+def test_under_a_stated_limit_throughput_takes_the_fastest_within_five_percent(candidates):
+    best = rank_candidates(candidates, Objective.THROUGHPUT, is_limited=True)[0]
     assert best.rate >= max(one.rate for one in candidates) * 0.95
+
+
+@given(CANDIDATES, st.sampled_from([Objective.THROUGHPUT, Objective.LATENCY]))
+def test_without_a_limit_speed_is_bought_while_it_is_worth_its_money(candidates, objective):
+    """No other candidate is faster for a bill that rises by less than the square of its speed."""
+    best = rank_candidates(candidates, objective)[0]
+    for other in candidates:
+        if best.rate and other.rate > best.rate:
+            assert other.score_usd / best.score_usd >= (other.rate / best.rate) ** SPEED_WORTH / 1.05 / (1 + 1e-9)
 
 
 def first(*candidates: Candidate, objective: Objective = Objective.COST) -> str:
@@ -150,11 +159,18 @@ def test_objectives_change_the_pick():
     assert first(*offers, objective=Objective.LATENCY) == "big"
 
 
-def test_cost_decides_between_near_equal_rates():
-    assert (
-        first(candidate(10, 97, name="cheap"), candidate(20, 100, name="dear"), objective=Objective.THROUGHPUT)
-        == "cheap"
-    )
+def test_twice_the_speed_may_cost_four_times_as_much():
+    slow, fast = candidate(100, 100, name="slow"), 200
+    assert first(slow, candidate(370, fast, name="fast"), objective=Objective.LATENCY) == "fast"
+    assert first(slow, candidate(440, fast, name="fast"), objective=Objective.LATENCY) == "slow"
+    limited = rank_candidates([slow, candidate(440, fast, name="fast")], Objective.LATENCY, is_limited=True)
+    assert limited[0].offer.instance.name == "fast"
+
+
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_cost_decides_between_near_equal_rates(is_limited):
+    offers = [candidate(10, 97, name="cheap"), candidate(20, 100, name="dear")]
+    assert rank_candidates(offers, Objective.THROUGHPUT, is_limited=is_limited)[0].offer.instance.name == "cheap"
 
 
 @pytest.mark.parametrize("objective", [Objective.THROUGHPUT, Objective.LATENCY])
