@@ -21,7 +21,7 @@ COMMANDS = {
     "doctor": "say what is ready, what is not, and how to mend it",
     "down": "end everything of a stack",
     "init": "write a commented workload.yaml that plans as it is",
-    "models": "known models and their shapes",
+    "models": "known models and their shapes; add others",
     "offers": "priced offers of the catalog",
     "plan": "size a workload, rank offers and choose",
     "preview": "show what `up` would change",

@@ -62,6 +62,7 @@ def _count(candidate: Candidate) -> Iterator[str]:
 
 def _model(request: Request, candidate: Candidate) -> Iterator[str]:
     demand, gpu = request.demand, candidate.arrangement.gpu
+    yield from request.shape.notes
     for key in unused_keys(request.workload, request.shape):
         yield f"{key} means nothing to {request.shape.id} and changes nothing"
     limit = request.shape.max_context_tokens

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from provisioner.added_models import CHECKPOINT_KEY, PIPELINE_KEY, added_models, read_added
 from provisioner.errors import UsageError
 from provisioner.records import record
 from provisioner.sizing.families.fields import Fields
 from provisioner.sizing.families.registry import read_shape
-from provisioner.sizing.pipelines import pipeline, pipeline_names, pipeline_records
+from provisioner.sizing.pipelines import pipeline, pipeline_from_config, pipeline_names, pipeline_records
 from provisioner.sizing.quantisation import LINEAR_PARTS, Quantisation
 from provisioner.sizing.shapes import ModelShape
 
@@ -36,7 +37,13 @@ class KnownModel:
     quantisation: str
     aliases: tuple[str, ...]
     source: str
-    as_of: str
+    as_of: str | None
+    origin: str = "bundled"
+    """``added`` where ``gpuprov models add`` fetched it into the user's cache."""
+    commit: str | None = None
+    """Of an added model: the commit that was read."""
+    shape: ModelShape | None = field(default=None, compare=False)
+    """The shape, where it is at hand."""
 
 
 @cache
@@ -53,25 +60,32 @@ def _line(offset: int, length: int) -> dict[str, Any]:
     return record
 
 
-@cache
 def find_model(model_id: str) -> ModelShape:
-    """Shape of a bundled model by id or alias, whatever the case; a name without its organisation works where it is unique.
+    """Shape of a bundled or added model by id or alias, whatever the case.
 
-    Image, video and audio models are ``PipelineShape``.
+    A name without its organisation works where it is unique. Image, video and audio models are ``PipelineShape``.
 
     Raises:
         UsageError: no such model; the nearest ids are named.
     """
-    key = model_id.strip().lower()
+    bundled = _bundled_model(model_id.strip().lower())
+    if bundled is not None:
+        return bundled
+    added = read_added(model_id)
+    if added is not None:
+        return shape_from_config(added["config"], str(added["id"]))
+    raise unknown_model(model_id, [*_names(), *pipeline_names()])
+
+
+@cache
+def _bundled_model(key: str) -> ModelShape | None:
     entry = _named(key, _names())
     if entry is not None:
         record = _line(entry[0], entry[1])
         shape = shape_from_config(record["config"], record["id"])
         return _requantised(shape, str(entry[2])) if len(entry) > 2 else shape
     index = _named(key, pipeline_names())
-    if index is None:
-        raise unknown_model(model_id, [*_names(), *pipeline_names()])
-    return pipeline(index)
+    return None if index is None else pipeline(index)
 
 
 def _named(key: str, names: Mapping[str, Any]) -> Any:
@@ -93,8 +107,9 @@ def unknown_model(model_id: str, names: Iterable[str]) -> UsageError:
     shown = [_spelling(name) for name in list(dict.fromkeys(near))[:NEAREST]]
     hint = f"did you mean {', '.join(shown)}? " if shown else ""
     return UsageError(
-        f"model {model_id!r} is not in the bundled index",
-        remedy=f"{hint}`gpuprov models` lists all; or give model.config (a config.json) or model.shape",
+        f"model {model_id!r} is neither bundled nor added",
+        remedy=f"{hint}`gpuprov models` lists all; `gpuprov models add {model_id.strip()[:200]}` fetches its config and shard headers; "
+        "or give model.config (a config.json) or model.shape",
     )
 
 
@@ -127,7 +142,14 @@ def shape_from_config(config: Mapping[str, Any], model_id: str) -> ModelShape:
     """
     if not isinstance(config, Mapping):
         raise UsageError(f"{model_id}: a model config is a mapping of fields, not {type(config).__name__}")
-    return read_shape(Fields(config, model_id))
+    if PIPELINE_KEY in config:
+        return pipeline_from_config(config)
+    shape = read_shape(Fields(config, model_id))
+    if CHECKPOINT_KEY not in config:
+        return shape
+    from provisioner.sizing.checkpoint import with_checkpoint  # only for models whose shards were read
+
+    return with_checkpoint(shape, config)
 
 
 DIMENSIONS = {
@@ -178,32 +200,31 @@ def shape_from_dimensions(dimensions: Mapping[str, Any], model_id: str = "model.
 
 
 def known_models() -> tuple[KnownModel, ...]:
-    """All bundled models by id."""
-    records = [json.loads(line) for line in (DATA / "models.jsonl").read_bytes().splitlines()]
-    known = [_known(record) for record in records]
-    known += [_known_pipeline(index) for index in range(len(pipeline_records()))]
-    return tuple(sorted(known, key=lambda model: model.id.lower()))
+    """All bundled and added models by id; an added one stands in for a bundled one of the same id.
+
+    Raises:
+        UsageError: the record of an added model is damaged.
+    """
+    lines = [json.loads(line) for line in (DATA / "models.jsonl").read_bytes().splitlines()]
+    listed = [_listed(shape_from_config(line["config"], line["id"]), line) for line in lines]
+    listed += [_listed(pipeline(index), each) for index, each in enumerate(pipeline_records())]
+    listed += [known_added(each) for each in added_models()]
+    by_id = {model.id.lower(): model for model in listed}
+    return tuple(by_id[name] for name in sorted(by_id))
 
 
-def _known_pipeline(index: int) -> KnownModel:
-    shape, record = pipeline(index), pipeline_records()[index]
-    return KnownModel(
-        id=shape.id,
-        family=shape.family,
-        modality=shape.modality,
-        params_total=shape.params_total,
-        params_active=shape.params_active,
-        max_context_tokens=None,
-        weights_dtype=shape.weights_dtype,
-        quantisation="none",
-        aliases=tuple(record["aliases"]),
-        source=record["source"],
-        as_of=record["as_of"],
-    )
+def known_added(record: Mapping[str, Any]) -> KnownModel:
+    """An added model as it is listed.
+
+    Raises:
+        UsageError: its record is damaged, or of an architecture that is no longer modelled.
+    """
+    shape = shape_from_config(record["config"], str(record["id"]))
+    listed = {"aliases": (), "source": str(record.get("from", "")), "as_of": None}
+    return replace(_listed(shape, listed), origin="added", commit=record.get("commit"))
 
 
-def _known(record: Mapping[str, Any]) -> KnownModel:
-    shape = shape_from_config(record["config"], record["id"])
+def _listed(shape: ModelShape, record: Mapping[str, Any]) -> KnownModel:
     return KnownModel(
         id=shape.id,
         family=shape.family,
@@ -216,4 +237,5 @@ def _known(record: Mapping[str, Any]) -> KnownModel:
         aliases=tuple(record["aliases"]),
         source=record["source"],
         as_of=record["as_of"],
+        shape=shape,
     )

@@ -8,6 +8,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from provisioner.added_models import PIPELINE_KEY
+from provisioner.errors import UsageError
 from provisioner.records import record
 from provisioner.sizing.shapes import ModelShape
 
@@ -101,6 +103,20 @@ def pipeline(index: int) -> PipelineShape:
 def pipeline_records() -> tuple[Mapping[str, Any], ...]:
     """All records, for listings."""
     return _records()
+
+
+def pipeline_from_config(config: Mapping[str, Any]) -> PipelineShape:
+    """The shape of a pipeline that ``gpuprov models add`` read.
+
+    Raises:
+        UsageError: its record is damaged.
+    """
+    try:
+        return _shape(config[PIPELINE_KEY])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"the record of an added pipeline is damaged: {error!r}", remedy="run `gpuprov models add` again"
+        ) from None
 
 
 def _shape(record: Mapping[str, Any]) -> PipelineShape:

@@ -20,6 +20,7 @@ from provisioner.sizing.weights import (
     shape_bytes,
     stage_counts,
     stage_weight_bytes,
+    weights_basis,
 )
 from provisioner.vocabulary import Engine, KvDtype, WeightFormat
 
@@ -312,6 +313,6 @@ def _assumptions(setting: Setting) -> tuple[Assumption, ...]:
         Assumption("engine profile", f"{profile.engine}@{profile.version}{stated}", profile.source),
         Assumption("memory fraction", f"{setting.fraction:g} of {profile.fraction_of}", profile.source),
         Assumption("usable memory", f"{accelerator.memory_usable_bytes} B", accelerator.memory_usable_basis),
-        Assumption("weights", formats.word, f"{demand.model.id} config; quantised parts by format, the rest wide"),
+        Assumption("weights", formats.word, weights_basis(demand.model, demand.weights)),
         Assumption("kv cache", f"{kv_bytes_per_element(demand):g} B per element", "engine default or the spec"),
     )

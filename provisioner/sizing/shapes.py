@@ -202,6 +202,19 @@ class Tower:
     """Patches per token side after merging."""
 
 
+@record(frozen=True, slots=True)
+class StoredBits:
+    """What a checkpoint's shards hold, as bits per parameter of each part.
+
+    ``wide_bits`` is of biases and norms. All parts together come to ``total_bytes``; ``source`` names the shards.
+    """
+
+    bits: tuple[tuple[str, float], ...]
+    wide_bits: float
+    total_bytes: int
+    source: str
+
+
 @record(frozen=True, eq=False)
 class ModelShape:
     """Dimensions that memory and speed depend on; two shapes are equal only when they are the same object.
@@ -231,7 +244,10 @@ class ModelShape:
     draft_layers: int = 0
     """Multi-token-prediction layers, alike the last block, that an engine loads only for speculative decoding."""
     quantisation: Quantisation | None = None
+    stored: StoredBits | None = None
+    """Real bytes of the published checkpoint, where its shards were read."""
     notes: tuple[str, ...] = field(default=(), compare=False)
+    """What a person should know of how this shape came about."""
 
     @property
     def num_layers(self) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 from provisioner.errors import UsageError
 from provisioner.records import record
 from provisioner.sizing.quantisation import LINEAR_PARTS, bits_of
-from provisioner.sizing.shapes import Layer, Matrix, ModelShape, Part, Split
+from provisioner.sizing.shapes import Layer, Matrix, ModelShape, Part, Split, StoredBits
 
 WIDE_FORMATS = ("fp32", "bf16", "fp16")
 EXPERTS_ONLY = ("mxfp4",)
@@ -41,6 +42,8 @@ def resolve_formats(shape: ModelShape, word: str, *, keeps_fp32: bool = False) -
     """
     published = bits_of(shape.weights_dtype)
     wide = published if keeps_fp32 else min(published, 16.0)
+    if word == "auto" and shape.stored is not None:
+        return _stored_formats(shape, shape.stored, narrow=published > wide)
     if word == "auto":
         quantisation = shape.quantisation
         if quantisation is None:
@@ -57,6 +60,26 @@ def resolve_formats(shape: ModelShape, word: str, *, keeps_fp32: bool = False) -
         return WeightFormats(word, 32.0, dict.fromkeys((*LINEAR_PARTS, "embedding", "head", "tower"), bits))
     parts = (Part.EXPERT,) if word in EXPERTS_ONLY and shape.is_moe else LINEAR_PARTS
     return WeightFormats(word, min(wide, 16.0), dict.fromkeys(parts, bits))
+
+
+def _stored_formats(shape: ModelShape, stored: StoredBits, *, narrow: bool) -> WeightFormats:
+    """Formats by the bytes in the shards; ``narrow`` halves an fp32 checkpoint that an engine converts to 16 bit."""
+    halves = narrow and shape.quantisation is None
+    word = shape.quantisation.method if shape.quantisation else shape.weights_dtype
+    factor = 0.5 if halves else 1.0
+    return WeightFormats(word, stored.wide_bits * factor, {part: bits * factor for part, bits in stored.bits})
+
+
+def published_bits(shape: ModelShape) -> dict[str, float]:
+    """Bits per parameter of every part as the published formats say, those that stay wide included."""
+    formats = resolve_formats(shape, "auto", keeps_fp32=True)
+    return {str(part): formats.of(part) for part in Part}
+
+
+def with_bits(shape: ModelShape, bits: Mapping[str, float]) -> ModelShape:
+    """The shape as if its checkpoint held so many bits per parameter of each part."""
+    wide = bits_of(shape.weights_dtype)
+    return replace(shape, stored=StoredBits(tuple(sorted(bits.items())), wide, 0, ""))
 
 
 @record(frozen=True, slots=True)
@@ -173,7 +196,14 @@ def draft_bytes(shape: ModelShape, word: str, tensor: int) -> float:
     return shape.draft_layers * (block.dense + block.experts + projections / tensor)
 
 
-def total_weight_bytes(shape: ModelShape, word: str = "auto") -> int:
-    """Bytes of the whole model on one GPU."""
-    rank = shape_bytes(shape, word, 1)
+def total_weight_bytes(shape: ModelShape, word: str = "auto", *, keeps_fp32: bool = False) -> int:
+    """Bytes of the whole model on one GPU; ``keeps_fp32`` as the checkpoint stores them."""
+    rank = shape_bytes(shape, word, 1, keeps_fp32=keeps_fp32)
     return round(stage_weight_bytes(rank, shape.counts, 0, 1))
+
+
+def weights_basis(shape: ModelShape, word: str) -> str:
+    """What the bytes of the weights rest on, in words."""
+    if word == "auto" and shape.stored is not None:
+        return shape.stored.source
+    return f"{shape.id} config; quantised parts by format, the rest wide"

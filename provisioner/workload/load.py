@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
+from provisioner.added_models import read_added
 from provisioner.errors import Position, SpecError
 from provisioner.records import record
 from provisioner.workload.formats import format_warnings
@@ -88,7 +89,7 @@ def _parse(content: bytes, path: Path, overrides: tuple[str, ...]) -> Loaded:
         from provisioner.workload.overrides import apply_overrides  # only where something is changed
 
         root = apply_overrides(root, overrides)
-    root = _with_config(root, path)
+    root = _with_added(_with_config(root, path))
     workload = read_workload(root, file)
     return Loaded(path, workload, (*pending_warnings(root), *format_warnings(root, workload)), root, overrides)
 
@@ -166,4 +167,24 @@ def _with_config(root: Node, spec_path: Path) -> Node:
         return root
     config = replace(config, mark=written.mark)
     changed = replace(model, values={**model.values, "config": config})
+    return replace(root, values={**root.values, "model": changed})
+
+
+def _with_added(root: Node) -> Node:
+    """The nodes with the config of a model that ``gpuprov models add`` fetched beside its id.
+
+    The spec is whole then: a plan made from it can be judged and applied where nobody added the model.
+    """
+    model = node_at(root, ("model",))
+    written = node_at(root, ("model", "id"))
+    if not isinstance(written, Scalar) or not isinstance(written.value, str):
+        return root
+    if not isinstance(root, Branch) or not isinstance(model, Branch) or "config" in model.values:
+        return root
+    record = read_added(written.value)
+    if record is None:
+        return root
+    config = replace(from_python(record["config"]), mark=written.mark)
+    keys = {**model.keys, "config": model.keys["id"]}
+    changed = replace(model, keys=keys, values={**model.values, "config": config})
     return replace(root, values={**root.values, "model": changed})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from provisioner.added_models import ADDED_KEYS
 from provisioner.vocabulary import Task, TrainingMethod
 from provisioner.workload.faults import REQUIRED_KEYS, Fault
 from provisioner.workload.formats import format_faults
@@ -63,13 +64,19 @@ def _model_faults(root: Node) -> Iterator[Fault]:
             REQUIRED_KEYS["model"],
             missing=("model", "id"),
         )
-    if len(named) > 1:
+    if len(named) > 1 and not _is_added(root, named):
         yield Fault(
             ("model", named[1]),
             f"model.{named[1]} and model.{named[0]} exclude each other",
             "keep one of them",
             at_key=True,
         )
+
+
+def _is_added(root: Node, named: list[str]) -> bool:
+    """Whether the config is the one that ``gpuprov models add`` fetched for the id beside it."""
+    is_pair = sorted(named) == ["config", "id"]
+    return is_pair and any(node_at(root, ("model", "config", key)) is not None for key in ADDED_KEYS)
 
 
 def _exclusive(workload: Workload, part: str, keys: tuple[str, ...]) -> Iterator[Fault]:

@@ -108,6 +108,7 @@ def test_a_name_like_no_other_gets_the_other_ways():
     with pytest.raises(UsageError) as caught:
         find_model("zzzz")
     assert "did you mean" not in str(caught.value.remedy)
+    assert "gpuprov models add zzzz" in str(caught.value.remedy)
     assert "model.config" in str(caught.value.remedy)
 
 
@@ -115,7 +116,7 @@ def test_one_model_is_read_without_the_others(monkeypatch):
     read = []
     line = models._line
     monkeypatch.setattr(models, "_line", lambda offset, length: read.append(length) or line(offset, length))
-    find_model.cache_clear()
+    models._bundled_model.cache_clear()
     find_model("Qwen/Qwen3-8B")
     assert len(read) == 1
     assert read[0] < 4000
