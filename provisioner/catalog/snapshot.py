@@ -271,14 +271,11 @@ class Catalog:
     def supply_of(self, offer: Offer | Lot, zone: str | None = None) -> Supply:
         """Whether a launch is ``likely`` to succeed, ``scarce`` or ``unknown``, why, and when that was seen.
 
-        A quota of the account that holds no such machine makes it scarce. Else launches and placement scores say it; without
-        any, an AWS spot price at the on-demand price does: the market is out of spare machines. ``zone`` is one of those of
-        a lot.
+        Launches and placement scores say it; without any, an AWS spot price at the on-demand price does: the market is out of
+        spare machines. ``zone`` is one of those of a lot.
         """
         from provisioner.catalog.supply import NOTHING_KNOWN, SCARCE, Supply
 
-        if self._account_quotas and (short := self._short_quota(offer)):
-            return short
         name, capacity = offer.instance.name, str(offer.capacity_type)
         own = offer.zone if isinstance(offer, Offer) else None
         found = self._supply.of(offer.cloud, offer.region, zone or own, name, capacity)
@@ -286,22 +283,16 @@ class Catalog:
             return Supply(SCARCE, offer.price_as_of, "spot costs as much as on-demand")
         return found
 
-    def _short_quota(self, offer: Offer | Lot) -> Supply | None:
-        """What an account's quota says where it is smaller than one machine's need."""
-        from provisioner.catalog.supply import SCARCE, Supply
-
-        need = self.quota_need(offer.instance, offer.capacity_type)
-        limit = self.account_quota(offer.cloud, offer.region, need.quota.code) if need else None
-        if need is None or limit is None or need.units <= limit.limit:
-            return None
-        words = f"the account's quota {need.quota.code} is {limit.limit:g} {need.quota.unit}, a machine needs {need.units:g}"
-        return Supply(SCARCE, limit.as_of, words)
-
     @cached_property
     def _supply(self) -> SupplyIndex:
         from provisioner.catalog.supply import SupplyIndex, read_observations
 
         return SupplyIndex(read_observations(self._files))
+
+    @property
+    def knows_account_quotas(self) -> bool:
+        """Whether a refresh has read any quota of this account."""
+        return bool(self._account_quotas)
 
     def account_quota(self, cloud: str, region: str, code: str) -> AccountQuota | None:
         """What this account may use of a quota in a region, as a refresh read it; ``None`` where it is not known."""

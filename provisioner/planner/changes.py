@@ -10,6 +10,8 @@ from decimal import ROUND_UP, Decimal
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.requirements import CLOUDS
+from provisioner.planner.spot import intolerance
+from provisioner.planner.work import BURSTY_HOURS_PER_MONTH, requests_per_s
 from provisioner.records import record
 from provisioner.sizing.demand import (
     AudioDemand,
@@ -19,8 +21,17 @@ from provisioner.sizing.demand import (
     ServingDemand,
     TrainingDemand,
 )
-from provisioner.units import Money, decimal_string
-from provisioner.vocabulary import KvDtype, Optimizer, Sharding, Task, TrainingMethod, WeightFormat
+from provisioner.units import HOURS_PER_MONTH, Money, decimal_string
+from provisioner.vocabulary import (
+    CapacityType,
+    KvDtype,
+    Optimizer,
+    Pattern,
+    Sharding,
+    Task,
+    TrainingMethod,
+    WeightFormat,
+)
 
 Pick = Callable[[Sequence[Candidate]], Candidate]
 Words = Callable[[Candidate], str]
@@ -54,6 +65,8 @@ class Change:
     request: Request
     words: Words
     pick: Pick = lambda candidates: candidates[0]
+    has_values: bool = False
+    """Whether its words name one of several values that would do: a GPU, a region, an instance type."""
 
 
 @record(frozen=True, slots=True)
@@ -66,8 +79,10 @@ class Dial:
     turned: Callable[[int], Request]
 
 
-def requirement_changes(request: Request) -> Iterator[Change]:
+def requirement_changes(request: Request, *, is_short_of_quota: bool = False) -> Iterator[Change]:
     """Each hard requirement opened on its own, with the value that would do."""
+    if is_short_of_quota:
+        yield Change(_opened(request, keeps_quotas=False), _raise_quota)
     yield from _place_changes(request)
     yield from _money_changes(request)
     yield from _target_changes(request)
@@ -85,11 +100,15 @@ def _place_changes(request: Request) -> Iterator[Change]:
         yield Change(
             _opened(request, instance_types=None),
             lambda one: f"use {one.offer.instance.name} in placement.instance_types",
+            has_values=True,
         )
     if wanted.regions is not None:
-        yield Change(_opened(request, regions=None), lambda one: f"add {one.offer.region} to placement.regions")
+        yield Change(
+            _opened(request, regions=None), lambda one: f"add {one.offer.region} to placement.regions", has_values=True
+        )
     if wanted.gpu_models is not None or wanted.excluded_gpu_models:
-        yield Change(_opened(request, gpu_models=None, excluded_gpu_models=frozenset()), _allow_gpu)
+        opened = _opened(request, gpu_models=None, excluded_gpu_models=frozenset())
+        yield Change(opened, _allow_gpu, has_values=True)
     if wanted.max_gpus is not None:
         yield Change(
             _opened(request, max_gpus=None),
@@ -99,9 +118,13 @@ def _place_changes(request: Request) -> Iterator[Change]:
     if len(wanted.clouds) < len(CLOUDS):
         yield Change(_opened(request, clouds=CLOUDS), lambda one: f"allow {one.offer.cloud} in placement.clouds")
     if wanted.capacity not in ("auto", "on-demand"):
-        yield Change(
-            _opened(request, capacity="on-demand"), lambda one: f"set placement.capacity to {one.offer.capacity_type}"
-        )
+        yield Change(_opened(request, capacity="on-demand"), _buy_as)
+    elif wanted.has_price_limit and intolerance(request.workload):
+        yield Change(_opened(request, capacity="spot"), _buy_as)
+
+
+def _buy_as(candidate: Candidate) -> str:
+    return f"set placement.capacity to {candidate.offer.capacity_type}"
 
 
 def _money_changes(request: Request) -> Iterator[Change]:
@@ -131,7 +154,16 @@ OPEN: Mapping[str, object] = {
     "budget": None,
     "deadline_hours": None,
     "capacity": "auto",
+    "keeps_quotas": False,
 }
+
+
+def _raise_quota(candidate: Candidate) -> str:
+    instance, offer = candidate.arrangement.instance, candidate.offer
+    code = instance.quota_on_demand if offer.capacity_type is CapacityType.ON_DEMAND else instance.quota_spot
+    units = (instance.quota_units or 0) * candidate.arrangement.instances
+    what = "vCPU" if offer.cloud == "aws" else "GPUs"
+    return f"have the account's quota {code} in {offer.region} raised to {units:g} {what}"
 
 
 def _allow_gpu(candidate: Candidate) -> str:
@@ -193,18 +225,41 @@ def _target_changes(request: Request) -> Iterator[Change]:
     workload, inference = request.workload, request.workload.inference
     if inference is None or inference.targets is None:
         return
-    for key, words in (
-        ("time_to_first_token", lambda one: f"raise targets.time_to_first_token to {_ceil_ms(one)}ms"),
+    table: tuple[tuple[str, Words, Pick], ...] = (
+        (
+            "time_to_first_token",
+            lambda one: f"raise inference.targets.time_to_first_token to {_ceil_ms(one)}ms",
+            lambda found: min(found, key=_ceil_ms),
+        ),
         (
             "tokens_per_second_per_request",
-            lambda one: f"lower targets.tokens_per_second_per_request to {_floor_rate(one)}",
+            lambda one: f"lower inference.targets.tokens_per_second_per_request to {_floor_rate(one)}",
+            lambda found: max(found, key=_floor_rate),
         ),
-        ("requests_per_second", lambda _: "lower targets.requests_per_second, or raise inference.replicas"),
-    ):
+        ("requests_per_second", _fewer_requests(request), lambda found: max(found, key=_requests(request))),
+    )
+    for key, words, pick in table:
         if getattr(inference.targets, key) is not None:
             targets = inference.targets.model_copy(update={key: None})
             relaxed = workload.model_copy(update={"inference": inference.model_copy(update={"targets": targets})})
-            yield Change(replace(request, workload=relaxed), words)
+            yield Change(replace(request, workload=relaxed), words, pick)
+
+
+def _requests(request: Request) -> Callable[[Candidate], float]:
+    """Requests/s that all copies of a candidate take, 0 where that is unknown."""
+
+    def together(candidate: Candidate) -> float:
+        arrangement = candidate.arrangement
+        return (requests_per_s(request.demand, arrangement.throughput) or 0.0) * arrangement.layout.replicas
+
+    return together
+
+
+def _fewer_requests(request: Request) -> Words:
+    together = _requests(request)
+    return lambda one: (
+        f"lower inference.targets.requests_per_second to {math.floor(together(one) * 100) / 100:g}, or raise inference.replicas"
+    )
 
 
 def _ceil_ms(candidate: Candidate) -> int:
@@ -249,8 +304,13 @@ _DIALS: Mapping[type[Demand], tuple[tuple[str, str, int], ...]] = {
 
 
 def demand_dials(request: Request) -> Iterator[Dial]:
-    """Numbers of the demand that can be lowered, the least painful first."""
+    """Numbers of the demand that can be lowered, the least painful first; a monthly budget also bounds the hours."""
     demand = request.demand
+    budget, hours = request.requirements.budget, request.workload.lifecycle.hours_per_month
+    if budget is not None and budget.per == "month" and request.workload.task is Task.SERVE:
+        bursty = request.workload.lifecycle.pattern is Pattern.BURSTY
+        current = math.ceil(hours if hours is not None else BURSTY_HOURS_PER_MONTH if bursty else HOURS_PER_MONTH)
+        yield Dial("lifecycle.hours_per_month", current, 1, lambda value: _used_for(request, value))
     rows = _DIALS.get(type(demand), ())
     if isinstance(demand, DiffusionDemand):
         part = "video" if demand.frames > 1 else "image"
@@ -258,6 +318,11 @@ def demand_dials(request: Request) -> Iterator[Dial]:
         rows += (("inference.video.frames", "frames", 1),) if demand.frames > 1 else ()
     for key, name, step in rows:
         yield Dial(key, int(getattr(demand, name)), step, _turned(request, name))
+
+
+def _used_for(request: Request, hours: int) -> Request:
+    lifecycle = request.workload.lifecycle.model_copy(update={"hours_per_month": hours})
+    return replace(request, workload=request.workload.model_copy(update={"lifecycle": lifecycle}))
 
 
 def _turned(request: Request, name: str) -> Callable[[int], Request]:

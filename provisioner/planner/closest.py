@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from provisioner.planner.candidates import Sizer
 from provisioner.planner.changes import Change, Dial, demand_changes, demand_dials, everything_open, requirement_changes
@@ -15,6 +16,8 @@ from provisioner.vocabulary import Fit
 
 CHANGES_MAX = 6
 """Changes named: more would be a list to read, not an answer."""
+CHANGES_MIN = 3
+"""Changes looked for: where single ones give fewer, other values of the same requirement and pairs of changes follow."""
 
 
 def closest_changes(request: Request, market: Market, outcome: Outcome) -> tuple[str, ...]:
@@ -23,32 +26,37 @@ def closest_changes(request: Request, market: Market, outcome: Outcome) -> tuple
     Where some instance type holds the workload and only place, price or speed stand against it, requirements come first; else
     the demand.
     """
-    probe = _Probe(request, market)
+    probe = _Probe(request, market, is_short_of_quota=outcome.ledger.has("quota"))
     requirements = probe.requirement_texts()
     demand = probe.demand_texts()
     ordered = [requirements, demand] if outcome.holding else [demand, requirements]
     found: list[str] = []
     for texts in ordered:
-        for text in texts:
-            found.append(text)
-            if len(found) == CHANGES_MAX:
-                return tuple(found)
+        found += islice(texts, CHANGES_MAX - len(found))
+    for texts in (probe.other_values(), probe.pair_texts()):
+        found += islice((text for text in texts if text not in found), max(0, CHANGES_MIN - len(found)))
     return tuple(found or probe.combined_texts())
 
 
 class _Probe:
     """Searches with one change each."""
 
-    def __init__(self, request: Request, market: Market) -> None:
+    def __init__(self, request: Request, market: Market, *, is_short_of_quota: bool) -> None:
         self._request = request
         self._market = market
+        self._is_short_of_quota = is_short_of_quota
         self._sizer = Sizer(request)
+        self._opening: list[tuple[Change, tuple[Candidate, ...]]] = []
+        self._asked: set[str] = set()
 
     def requirement_texts(self) -> Iterator[str]:
         """Requirements that would do when opened."""
-        for change in requirement_changes(self._request):
-            if text := self._try(change):
-                yield text
+        for change in requirement_changes(self._request, is_short_of_quota=self._is_short_of_quota):
+            found = self._search(change.request)
+            self._opening.append((change, found))
+            if found:
+                self._asked.add(change.words(change.pick(found)))
+                yield self._text(change, found)
 
     def demand_texts(self) -> Iterator[str]:
         """Numbers that would do when lowered, then words that would do when exchanged."""
@@ -58,6 +66,35 @@ class _Probe:
         for change in demand_changes(self._request):
             if text := self._try(change):
                 yield text
+
+    def other_values(self) -> Iterator[str]:
+        """Other values that a requirement may be given: the next GPU, region or instance type that would do."""
+        for change, found in self._opening:
+            if not change.has_values:
+                continue
+            for candidate in found:
+                words = change.words(candidate)
+                if words not in self._asked:
+                    self._asked.add(words)
+                    yield f"{words}: {_place(candidate)}"
+
+    def pair_texts(self) -> Iterator[str]:
+        """A requirement opened less far, together with one change to the demand; each requirement once, then again."""
+        again: list[str] = []
+        for change, _ in self._opening:
+            named: set[str] = set()
+            for other in demand_changes(change.request):
+                found = self._search(other.request)
+                words = change.words(change.pick(found)) if found else ""
+                if not found or words in self._asked:
+                    continue
+                text = f"{words} and {other.words(found[0])}: {_place(change.pick(found))}"
+                if words in named:
+                    again.append(text)
+                else:
+                    named.add(words)
+                    yield text
+        yield from again
 
     def combined_texts(self) -> Iterator[str]:
         """No single change does: open all of the placement, alone and with one change to the demand."""
@@ -91,8 +128,9 @@ class _Probe:
 
     def _try(self, change: Change) -> str | None:
         found = self._search(change.request)
-        if not found:
-            return None
+        return self._text(change, found) if found else None
+
+    def _text(self, change: Change, found: tuple[Candidate, ...]) -> str:
         chosen = change.pick(found)
         text = f"{change.words(chosen)}: {_place(chosen)}"
         if change.request.requirements.regions == self._request.requirements.regions:

@@ -24,6 +24,10 @@ class Ledger:
         """An instance type is out wherever it is sold."""
         self._types.append((instance, refusal))
 
+    def has(self, name: str) -> bool:
+        """Whether a filter of offers said no to any."""
+        return any(refusal.filter == name for _, _, refusal in self._offers)
+
     def absorb(self, other: Ledger) -> None:
         """Take over the refusals of another ledger, after its own."""
         self._types += other._types

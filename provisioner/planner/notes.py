@@ -21,6 +21,9 @@ a 16 GiB host that cannot keep a 15.5 GiB process."""
 CHECKPOINT_FORMATS = frozenset({WeightFormat.INT4_AWQ, WeightFormat.INT4_GPTQ, WeightFormat.MXFP4, WeightFormat.NVFP4})
 """Formats that engines read and do not make."""
 FP8_CAPABILITY = (8, 9)
+GPUS_BEYOND_NEW_ACCOUNTS = 8
+"""GPUs from which a quota that is not known is worth a word. Source: notes of quotas.csv (new accounts commonly have 0 of the
+vCPU of P and G types); smaller needs are granted within minutes."""
 
 
 def plan_warnings(request: Request, market: Market, candidate: Candidate, fit: Fit) -> tuple[str, ...]:
@@ -31,6 +34,7 @@ def plan_warnings(request: Request, market: Market, candidate: Candidate, fit: F
         *_count(candidate),
         *_model(request, candidate),
         *_price(request, market, candidate),
+        *_quota(market, candidate),
         *_work(request, candidate),
     )
 
@@ -97,6 +101,20 @@ def _price(request: Request, market: Market, candidate: Candidate) -> Iterator[s
         yield f"nobody publishes how often {offer.cloud} takes {offer.instance.name} back: ranked as if once a day; the total leaves rework out"
     if request.requirements.capacity == "reserved":
         yield "reserved capacity is a commitment with a start and an end: compare it with your own terms"
+
+
+def _quota(market: Market, candidate: Candidate) -> Iterator[str]:
+    """A big need of a quota that nobody has read: the usual first failure of an account."""
+    catalog, offer, arrangement = market.catalog, candidate.offer, candidate.arrangement
+    if arrangement.gpus_billed < GPUS_BEYOND_NEW_ACCOUNTS:
+        return
+    need = catalog.quota_need(offer.instance, offer.capacity_type)
+    if need is not None and catalog.account_quota(offer.cloud, offer.region, need.quota.code) is None:
+        units = f"{need.units * arrangement.instances:g} {need.quota.unit}"
+        yield (
+            f"takes {units} of the account's quota {need.quota.code} ({need.quota.name}) in {offer.region}, which is not known here: "
+            "new accounts commonly have none"
+        )
 
 
 def _work(request: Request, candidate: Candidate) -> Iterator[str]:

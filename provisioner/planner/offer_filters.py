@@ -47,6 +47,20 @@ def capacity(request: Request, offer: Lot, *, is_cluster: bool = False) -> Refus
     return None if matches else Refusal("capacity", "not the capacity type asked for", asked, str(kind))
 
 
+def quota(catalog: Catalog, offer: Lot, instances: int) -> Refusal | None:
+    """A quota of the account that is known and too small for all instances; one that is unknown refuses nothing."""
+    need = catalog.quota_need(offer.instance, offer.capacity_type)
+    limit = catalog.account_quota(offer.cloud, offer.region, need.quota.code) if need else None
+    if need is None or limit is None or need.units * instances <= limit.limit:
+        return None
+    return Refusal(
+        "quota",
+        f"the account's quota {need.quota.code} ({need.quota.name}) in {offer.region}, read on {limit.as_of}, is too small",
+        f"{need.units * instances:g} {need.quota.unit}",
+        f"{limit.limit:g} {need.quota.unit}",
+    )
+
+
 def excluded(catalog: Catalog, offer: Lot) -> Refusal:
     """Offers that the catalog keeps aside: not sold in this way, not offered there, or at a price that is no price of theirs."""
     code = offer.codes[0]

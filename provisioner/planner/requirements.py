@@ -45,6 +45,8 @@ class Requirements:
     max_price_usd_per_hour: Decimal | None = None
     budget: Money | None = None
     deadline_hours: float | None = None
+    keeps_quotas: bool = True
+    """Whether quotas of the account that are known count; off to see what a larger quota would open."""
 
     @property
     def has_price_limit(self) -> bool:

@@ -14,7 +14,15 @@ from provisioner.planner.candidates import Arrangement, Sizer, best_arrangement
 from provisioner.planner.clusters import cluster_arrangements, instance_counts, may_span, refuse_cluster
 from provisioner.planner.filters import Refusal, refuse_arrangement, refuse_instance
 from provisioner.planner.ledger import Ledger
-from provisioner.planner.offer_filters import capacity, excluded, max_price, price_known, refuse_bill, spot_is_cheaper
+from provisioner.planner.offer_filters import (
+    capacity,
+    excluded,
+    max_price,
+    price_known,
+    quota,
+    refuse_bill,
+    spot_is_cheaper,
+)
 from provisioner.planner.ranking import Candidate, rank_candidates
 from provisioner.planner.request import Request
 from provisioner.planner.requirements import CLOUDS, name_some
@@ -226,12 +234,16 @@ class _Search:
     def _candidates(self, tariff: Tariff, arrangement: Arrangement, ledger: Ledger) -> list[Candidate]:
         """Candidates of one arrangement: its offers that pass, one per region, capacity type and price."""
         account = tariff.account(arrangement)
+        catalog, instances = self.market.catalog, arrangement.instances
         is_cluster = arrangement.layout.gpus_per_replica > arrangement.instance.gpu_count
+        has_quotas = self.request.requirements.keeps_quotas and catalog.knows_account_quotas
         found: list[Candidate] = []
         for lot in self._in_regions(arrangement.instance, ledger):
             if self._refuse_capacity(lot, is_cluster=is_cluster):
                 continue
-            if refusal := self._refuse_price(lot, arrangement.instances):
+            if refusal := (quota(catalog, lot, instances) if has_quotas else None) or self._refuse_price(
+                lot, instances
+            ):
                 ledger.refuse_offer(lot, refusal)
             else:
                 candidate = Candidate(arrangement, lot, account.terms(lot))

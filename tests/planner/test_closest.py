@@ -12,17 +12,24 @@ from provisioner.workload.spec import Workload
 LLAMA_70B = {"id": "meta-llama/Llama-3.1-70B-Instruct"}
 L4_ONLY = {"gpus": ["L4"], "max_gpus": 1}
 UNITS = {"placement.max_price": " USD/h", "placement.budget": " USD/month", "placement.deadline": "h"}
-CHANGE = re.compile(r"(?:lower|raise|set|extend|add|use|allow) ([^:]+?)(?: (?:to|in) ([^:]+))?: fits on (\S+)")
+CHANGE = re.compile(r"(?:lower|raise|set|extend|add|use|allow) (\S+)(?: (?:to|in) (\S[^,]*))?(?:, or .*)?$")
 
 
 def made(workload: Workload, text: str) -> Workload:
-    """The workload with a change in words carried out."""
+    """The workload with a change in words carried out, or with both of a pair."""
+    changes, fits, _ = text.partition(": fits on ")
+    assert fits, text
+    document = workload.to_document()
+    for change in changes.split(" and "):
+        _make(document, change)
+    return Workload.from_document(document)
+
+
+def _make(document: dict[str, Any], text: str) -> None:
     verb = text.split(maxsplit=1)[0]
     match = CHANGE.match(text)
     assert match, text
-    document = workload.to_document()
     key, value = (match[1], match[2]) if verb in ("lower", "raise", "set", "extend") else (match[2], match[1])
-    key = {"targets": "inference.targets"}.get(key.split(".")[0], key.split(".")[0]) + key[key.index(".") :]
     *parents, last = key.split(".")
     node: Any = document
     for part in parents:
@@ -33,7 +40,6 @@ def made(workload: Workload, text: str) -> Workload:
         node[last] = True
     else:
         node[last] = int(value) if value.isdigit() else value
-    return Workload.from_document(document)
 
 
 def check(workload: Workload, plan_of, expected: set[str]) -> None:
@@ -45,8 +51,9 @@ def check(workload: Workload, plan_of, expected: set[str]) -> None:
         changed = made(workload, text)
         again = plan_of(changed)
         assert again.verdict == "fits", text
-        keys.add(re.search(r"((?:inference|training|model|placement|targets)\.\w+)", text)[1])
+        keys.add(re.search(r"((?:inference|training|model|placement|lifecycle)(?:\.\w+)+)", text)[1])
     assert expected <= keys, plan.closest
+    assert len(plan.closest) >= 3, plan.closest
 
 
 def test_too_large_a_cache(serve, plan_of):
@@ -109,7 +116,7 @@ def test_target(serve, plan_of):
     spec = serve(
         inference={"targets": {"tokens_per_second_per_request": 500}}, placement={"gpus": ["L40S"], "max_gpus": 1}
     )
-    check(spec, plan_of, {"targets.tokens_per_second_per_request"})
+    check(spec, plan_of, {"inference.targets.tokens_per_second_per_request"})
 
 
 def test_training(finetune, plan_of):
@@ -143,3 +150,20 @@ def test_nothing_single_would_do(serve, plan_of):
 )  # fmt: skip
 def test_only_degrees_that_were_asked_for_are_changed(plan_of, serve, degrees, words):
     assert plan_of(serve(inference=degrees)).closest[0].startswith(words)
+
+
+def test_a_target_is_relaxed_no_further_than_needed(serve, plan_of):
+    spec = serve(inference={"targets": {"tokens_per_second_per_request": 500}}, placement={"gpus": ["L40S", "L4"]})
+    text = next(text for text in plan_of(spec).closest if "set " not in text.partition(":")[0])
+    wanted = int(re.search(r"per_request to (\d+)", text)[1])
+    tighter = serve(
+        inference={"targets": {"tokens_per_second_per_request": wanted + 1}}, placement={"gpus": ["L40S", "L4"]}
+    )
+    assert plan_of(tighter).verdict != "fits"
+
+
+def test_other_values_follow_where_one_requirement_stands_alone(serve, plan_of):
+    spec = serve(model=LLAMA_70B | {"weights": "fp8"}, placement={"gpus": ["MI300X"]})
+    check(spec, plan_of, {"placement.gpus"})
+    names = [re.match(r"add (\S+) to", text)[1] for text in plan_of(spec).closest]
+    assert len(set(names)) == len(names) >= 3

@@ -120,7 +120,11 @@ def test_a_placement_score_orders_spot(batch) -> None:
     assert {one.key: one.supply for one in plan(wanted).failover}[first.key] == "likely"
 
 
-def test_a_quota_without_room_for_one_machine_makes_an_offer_scarce(workload: Workload, cache: Path) -> None:
+def test_a_quota_without_room_for_one_machine_refuses_its_region(serve, cache: Path) -> None:
+    workload = serve(
+        inference={"concurrency": 1},
+        placement={"clouds": ["aws"], "regions": ["us-east-1", "us-west-2"], "instance_types": ["g6.xlarge"]},
+    )
     catalog = load_catalog(Path("bundled"))
     code = catalog.instances["aws", "g6.xlarge"].quota_on_demand
     directory = cache.parent / "with-quotas"
@@ -131,10 +135,11 @@ def test_a_quota_without_room_for_one_machine_makes_an_offer_scarce(workload: Wo
         f"cloud,region,quota_code,limit,source,as_of\naws,us-east-1,{code},2,vendor_knowledge,2026-12-01\naws,us-west-2,{code},2,vendor_knowledge,2026-12-01\n"
     )
     found = make_plan(workload, load_catalog(directory))
-    assert {(one.supply, one.supply_as_of) for one in found.failover} == {("scarce", "2026-12-01")}
-    assert (
-        f"supply scarce: the account's quota {code} is 2 vCPU, a machine needs 4 (2026-12-01)" in found.choice.reasons
-    )
+    assert found.choice is None
+    short = [one for one in found.rejections if one.filter == "quota"]
+    assert {(one.needed, one.available) for one in short} >= {("4 vCPU", "2 vCPU")}
+    assert any(f"quota {code}" in one.reason and "2026-12-01" in one.reason for one in short)
+    assert found.closest[0].startswith(f"have the account's quota {code} in us-east-1 raised to 4 vCPU: fits on g6")
 
 
 def test_same_observations_same_bytes_and_the_way_back(workload: Workload) -> None:
