@@ -20,6 +20,7 @@ COMMANDS = {
     "check": "judge specs, plans, previews, states and Terraform plans by the policy rules",
     "doctor": "say what is ready, what is not, and how to mend it",
     "down": "end everything of a stack",
+    "export": "write the chosen plan for another tool",
     "init": "write a commented workload.yaml that plans as it is",
     "models": "known models and their shapes; add others",
     "offers": "priced offers of the catalog",
