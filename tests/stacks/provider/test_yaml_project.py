@@ -55,6 +55,15 @@ outputs:
   id: ${gpu.instanceId}
   volumes: ${gpu.volumeIds}
 """
+EXPORTED = """\
+version: 1
+name: chat
+task: serve
+model: {id: meta-llama/Llama-3.1-8B-Instruct}
+storage: {data: 50GiB}
+lifecycle: {max_lifetime: 12h}
+run: {image: "registry.example/chat@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", command: [sh, -c, "serve ${MODEL}"], env: {MODEL: llama}}
+"""
 
 
 class Project:
@@ -174,3 +183,15 @@ def test_secrets_are_sealed_in_the_state(project: Project, home: Path) -> None:
     assert "hf_sealed" not in project.pulumi("up", "--yes", "--skip-preview", "--diff")
     assert "hf_sealed" not in project.pulumi("stack", "export")
     project.pulumi("destroy", "--yes", "--skip-preview")
+
+
+def test_an_exported_plan_is_such_a_project(project: Project, home: Path) -> None:
+    spec = project.folder / "workload.yaml"
+    spec.write_text(EXPORTED, encoding="utf-8")
+    exported = [sys.executable, "-m", "provisioner.cli.main", "export", str(spec), "--to", "pulumi-yaml"]
+    (project.folder / "Pulumi.yaml").write_text(subprocess.check_output(exported, text=True), encoding="utf-8")
+
+    project.pulumi("up", "--yes", "--skip-preview")
+    machine = project.output("instanceId")
+    assert living(home) == {machine: "1"}
+    assert "4 unchanged" in project.pulumi("up", "--yes")
