@@ -21,22 +21,30 @@ from provisioner.errors import UsageError
 def command(spec: Path, *, form: str, directory: Path | None) -> None:
     """Size the workload of SPEC on every GPU kind that it allows: bytes per GPU by term, verdict, predicted speed."""
     from provisioner.catalog.snapshot import load_catalog
-    from provisioner.planner.sizes import size_document, size_workload
+    from provisioner.planner.notes import model_warnings
+    from provisioner.planner.request import request_for
+    from provisioner.planner.size_changes import size_changes
+    from provisioner.planner.sizes import size_document, sized_layouts
     from provisioner.workload.load import load
 
     loaded = load(spec)
     for warning in loaded.warnings:
         warn(warning)
+    catalog = load_catalog(directory)
     with located(loaded):
-        sized = size_workload(loaded.workload, load_catalog(directory), provider=default_cloud())
+        request = request_for(loaded.workload, catalog, default_cloud())
+        sized = tuple(sized_layouts(request, catalog))
+    for warning in model_warnings(request):
+        warn(warning)
     if not sized:
         raise UsageError("no GPU kind of the catalog is left by the placement of the spec", where=str(spec))
+    closest = size_changes(request, sized, catalog)
     if form == "json":
-        click.echo(json.dumps(size_document(sized), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(size_document(sized, closest), indent=2, ensure_ascii=False))
         return
     from provisioner.report.sizes import print_sizes
 
-    print_sizes(sized, color=current().color)
+    print_sizes(sized, closest, color=current().color)
     first = sized[0].footprint
     for assumption in first.assumptions:
         say(f"{assumption.name}: {assumption.value} ({assumption.source})")

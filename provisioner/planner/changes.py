@@ -67,6 +67,8 @@ class Change:
     pick: Pick = lambda candidates: candidates[0]
     has_values: bool = False
     """Whether its words name one of several values that would do: a GPU, a region, an instance type."""
+    text: str = ""
+    """The words where no candidate is needed for them."""
 
 
 @record(frozen=True, slots=True)
@@ -366,7 +368,8 @@ def _training_changes(request: Request, demand: TrainingDemand | DiffusionTraini
 
 
 def _exchange(request: Request, demand: Demand, key: str, word: str) -> Change:
-    return Change(replace(request, demand=demand), lambda _: f"set {key} to {word}")
+    text = f"set {key} to {word}"
+    return Change(replace(request, demand=demand), lambda _: text, text=text)
 
 
 def _cents(amount: Decimal | None) -> str:

@@ -9,6 +9,7 @@ from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Arrangement
 from provisioner.planner.clusters import instances_per_copy
 from provisioner.planner.explain import reasons
+from provisioner.planner.largest import largest_that_fits
 from provisioner.planner.launch import launch_argv, launch_env
 from provisioner.planner.notes import plan_warnings
 from provisioner.planner.plan import Alternative, Plan, PlannedOffer
@@ -60,6 +61,7 @@ def _plan(request: Request, market: Market, outcome: Outcome) -> Plan:
             _planned(catalog, best), reasons=(*reasons(request, outcome, best), *supply_reason(catalog, best))
         ),
         footprint=footprint,
+        largest=largest_that_fits(request.demand, replace(arrangement.layout, replicas=1), arrangement.accelerator),
         throughput=_rounded(arrangement.throughput),
         cost=best.bill.cost,
         storage=outcome.tariff.account(arrangement).items(best.offer.region),

@@ -82,6 +82,7 @@ def plan_document(plan: Plan) -> Document:
         "verdict": plan.verdict,
         "choice": _offer_document(plan.choice) if plan.choice else None,
         "footprint": footprint_document(plan.footprint) if plan.footprint else None,
+        "largest": dict(plan.largest) or None,
         "throughput": throughput_document(plan.throughput) if plan.throughput else None,
         "cost": _cost_document(plan.cost) if plan.cost else None,
         "storage": [_storage_document(item) for item in plan.storage],
@@ -137,6 +138,7 @@ def _read_plan(document: Mapping[str, Any]) -> Plan:
         alternatives=tuple(_read_alternative(alternative) for alternative in document["alternatives"]),
         rejections=tuple(_read_rejection(rejection) for rejection in document["rejections"]),
         warnings=tuple(_text(warning) for warning in document["warnings"]),
+        largest={_text(name): int(value) for name, value in (document.get("largest") or {}).items()},
         closest=tuple(_text(change) for change in document.get("closest", ())),
     )
 

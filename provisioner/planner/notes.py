@@ -32,7 +32,8 @@ def plan_warnings(request: Request, market: Market, candidate: Candidate, fit: F
         *_memory(candidate, fit),
         *_host(candidate),
         *_count(candidate),
-        *_model(request, candidate),
+        *model_warnings(request),
+        *_format(request, candidate),
         *_price(request, market, candidate),
         *_quota(market, candidate),
         *_work(request, candidate),
@@ -64,8 +65,9 @@ def _count(candidate: Candidate) -> Iterator[str]:
         yield f"`up` makes one machine: these {arrangement.instances} x {arrangement.instance.name} are planned and priced, and `up` refuses them"
 
 
-def _model(request: Request, candidate: Candidate) -> Iterator[str]:
-    demand, gpu = request.demand, candidate.arrangement.gpu
+def model_warnings(request: Request) -> Iterator[str]:
+    """What should be known of the model and of what is asked of it, on whatever GPU it runs."""
+    demand = request.demand
     yield from request.shape.notes
     for key in unused_keys(request.workload, request.shape):
         yield f"{key} means nothing to {request.shape.id} and changes nothing"
@@ -82,7 +84,14 @@ def _model(request: Request, candidate: Candidate) -> Iterator[str]:
         and request.workload.model.source is None
     ):
         yield f"weights {demand.weights} come from a checkpoint in that format: name one in model.source, {request.shape.id} is published in {request.shape.weights_dtype}"
+
+
+def _format(request: Request, candidate: Candidate) -> Iterator[str]:
+    """Formats that the chosen GPU stores and does not compute in."""
+    gpu = candidate.arrangement.gpu
     capability = gpu.compute_capability
+    if not isinstance(request.demand, ServingDemand):
+        return
     if request.weights == WeightFormat.FP8 and capability is not None and capability < FP8_CAPABILITY:
         yield f"{gpu.gpu_class} has no FP8 units: fp8 weights save memory there, not compute time"
 

@@ -130,5 +130,7 @@ class Plan:
     alternatives: tuple[Alternative, ...] = ()
     rejections: tuple[Rejection, ...] = ()
     warnings: tuple[str, ...] = ()
+    largest: dict[str, int] = field(default_factory=dict)
+    """Numbers of the demand at their largest that fits on the choice, all else as asked; empty without a choice."""
     closest: tuple[str, ...] = ()
     """Smallest changes that would fit, in words a person can act on."""

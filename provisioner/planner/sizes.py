@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import field
 from typing import Any
 
 from provisioner.catalog.gpus import Gpu
@@ -10,11 +11,14 @@ from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Sizer
 from provisioner.planner.documents import footprint_document, throughput_document
+from provisioner.planner.filters import precision, runtime
+from provisioner.planner.largest import largest_that_fits
 from provisioner.planner.request import Request, interconnect_for, request_for
 from provisioner.records import record
 from provisioner.sizing.footprint import Footprint
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.throughput import Throughput
+from provisioner.vocabulary import Fit
 from provisioner.workload.spec import Workload
 
 SCHEMA = "gpuprov.size/1"
@@ -31,6 +35,15 @@ class SizedLayout:
     interconnect: str
     footprint: Footprint
     throughput: Throughput
+    largest: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of the demand at their largest that fits here, all else as asked; 0 where not even 1 does."""
+    refusal: str | None = None
+    """Why the workload does not run on this GPU whatever its memory; ``None`` where it does."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the workload runs here and its whole band fits."""
+        return self.refusal is None and self.footprint.fit is Fit.FITS
 
 
 def size_workload(workload: Workload, catalog: Catalog, *, provider: str | None = None) -> tuple[SizedLayout, ...]:
@@ -39,18 +52,32 @@ def size_workload(workload: Workload, catalog: Catalog, *, provider: str | None 
     Raises:
         KeyedSpecError: an unknown name in the spec, or a model that is not modelled.
     """
-    request = request_for(workload, catalog, provider)
+    return tuple(sized_layouts(request_for(workload, catalog, provider), catalog))
+
+
+def sized_layouts(request: Request, catalog: Catalog, *, with_largest: bool = True) -> Iterator[SizedLayout]:
+    """The same one after the other for a request that is made already; the largest values only where they are wanted."""
     sizer = Sizer(request)
     kinds = sorted(_kinds(request, catalog).items(), key=lambda item: (item[1][0].memory_usable_bytes or 0, item[0]))
-    return tuple(sized for name, (gpu, instance) in kinds for sized in _sized(sizer, name, gpu, instance))
+    for name, (gpu, instance) in kinds:
+        yield from _sized(sizer, name, gpu, instance, with_largest=with_largest)
 
 
-def _sized(sizer: Sizer, name: str, gpu: Gpu, instance: InstanceType) -> Iterator[SizedLayout]:
+def _sized(sizer: Sizer, name: str, gpu: Gpu, instance: InstanceType, *, with_largest: bool) -> Iterator[SizedLayout]:
+    request = sizer.request
     accelerator = sizer.accelerator(gpu, instance)
-    for layout in sizer.layouts(sizer.request.requirements.max_gpus or GPUS_MAX):
+    refusal = runtime(request, instance, gpu) or precision(request, instance, gpu)
+    for layout in sizer.layouts(request.requirements.max_gpus or GPUS_MAX):
         link = interconnect_for(instance, layout)
-        footprint = sizer.footprint(accelerator, layout)
-        yield SizedLayout(name, layout, link.value, footprint, sizer.throughput(accelerator, layout, link))
+        yield SizedLayout(
+            gpu=name,
+            layout=layout,
+            interconnect=link.value,
+            footprint=sizer.footprint(accelerator, layout),
+            throughput=sizer.throughput(accelerator, layout, link),
+            largest=largest_that_fits(request.demand, layout, accelerator) if with_largest else {},
+            refusal=(refusal.reason + (f", needed {refusal.needed}" if refusal.needed else "")) if refusal else None,
+        )
 
 
 def _kinds(request: Request, catalog: Catalog) -> dict[str, tuple[Gpu, InstanceType]]:
@@ -75,10 +102,11 @@ def _kinds(request: Request, catalog: Catalog) -> dict[str, tuple[Gpu, InstanceT
     return found
 
 
-def size_document(sized: tuple[SizedLayout, ...]) -> dict[str, Any]:
-    """The contracted object ``gpuprov.size/1``."""
+def size_document(sized: tuple[SizedLayout, ...], closest: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The contracted object ``gpuprov.size/1``; ``closest`` are the changes that would fit where nothing does."""
     return {
         "schema": SCHEMA,
+        "closest": list(closest),
         "layouts": [
             {
                 "gpu": each.gpu,
@@ -90,6 +118,8 @@ def size_document(sized: tuple[SizedLayout, ...]) -> dict[str, Any]:
                 "footprint": footprint_document(each.footprint),
                 "throughput": throughput_document(each.throughput),
                 "fits": each.footprint.fit.value,
+                "largest": dict(each.largest),
+                "refusal": each.refusal,
             }
             for each in sized
         ],

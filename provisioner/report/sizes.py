@@ -1,8 +1,9 @@
-"""Sized layouts on a terminal: one line each, with a bar of what fills the GPU."""
+"""Sized layouts on a terminal: one line each, with a bar of what fills the GPU and how far the layout goes."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from rich.table import Table
 from rich.text import Text
@@ -13,41 +14,97 @@ from provisioner.units import GIB
 from provisioner.vocabulary import Fit
 
 BAR_CELLS = 24
+BAR_CELLS_LEAST = 8
+WIDE_COLUMNS = 105
+"""Terminal width from which the band and the rate have room beside the rest."""
 STYLES = {Fit.FITS: "green", Fit.BORDERLINE: "yellow", Fit.DOES_NOT_FIT: "red"}
 PARTS = (
-    ("weights_bytes", "W"),
-    ("kv_cache_bytes", "K"),
-    ("gradient_bytes", "G"),
-    ("optimizer_bytes", "O"),
-    ("activation_bytes", "A"),
-    ("overhead_bytes", "."),
+    ("weights_bytes", "W", "weights"),
+    ("kv_cache_bytes", "K", "KV cache"),
+    ("gradient_bytes", "G", "gradients"),
+    ("optimizer_bytes", "O", "optimizer state"),
+    ("activation_bytes", "A", "activations"),
+    ("overhead_bytes", ".", "overhead"),
 )
-LEGEND = "W weights  K KV cache  G gradients  O optimizer state  A activations  . overhead  | usable memory ends here"
+LARGEST_WORDS = {
+    "context_tokens": "largest context",
+    "concurrency": "most requests at once",
+    "micro_batch": "largest micro batch",
+    "sequence_tokens": "longest sequence",
+    "batch": "largest batch",
+    "frames": "most frames",
+    "seconds": "longest piece in seconds",
+}
+REFUSED = "does not run"
 
 
-def print_sizes(sized: tuple[SizedLayout, ...], *, color: bool) -> None:
-    """Print all layouts, best verdicts told apart by colour and word."""
+def print_sizes(sized: tuple[SizedLayout, ...], closest: Sequence[str] = (), *, color: bool) -> None:
+    """Print all layouts, verdicts told apart by word and colour; then what would fit where nothing does."""
     console = plan_console(sys.stdout, color=color)
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("GPU", "layout", "need", "band", "usable", "memory", "verdict", "tokens/s"):
-        table.add_column(
-            name, justify="right" if name in ("need", "band", "usable", "tokens/s") else "left", no_wrap=True
-        )
-    for each in sized:
-        fit = each.footprint.fit
-        terms = each.footprint.per_gpu
-        table.add_row(
-            each.gpu,
-            layout_text(each),
-            f"{terms.total_bytes / GIB:.1f}",
-            f"{terms.low_bytes / GIB:.1f}-{terms.high_bytes / GIB:.1f}",
-            f"{each.footprint.usable_bytes / GIB:.1f}",
-            Text(bar(each)),
-            Text(fit.value, style=STYLES[fit]),
-            rate_text(each),
-        )
+    is_wide = console.width >= WIDE_COLUMNS
+    rows = [_cells(each, is_wide=is_wide) for each in sized]
+    header = ("GPU", "layout", "need", *(("band",) if is_wide else ()), "usable", "verdict", "up to")
+    header += ("tokens/s",) if is_wide else ()
+    taken = sum(max(len(row[i]) for row in (header, *rows)) + 2 for i in range(len(header)))
+    cells = max(BAR_CELLS_LEAST, min(BAR_CELLS, (console.width - taken - 1) * 2 // 3))
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
+    numbers = ("need", "band", "usable", "tokens/s")
+    for name in header:
+        table.add_column(name, justify="right" if name in numbers else "left", no_wrap=True)
+        if name == "usable":
+            table.add_column("memory", no_wrap=True)
+    for each, row in zip(sized, rows, strict=True):
+        at = header.index("usable") + 1
+        verdict = Text(row[at], style=STYLES[each.footprint.fit] if each.refusal is None else "red")
+        table.add_row(*row[:at], Text(bar(each, cells)), verdict, *row[at + 1 :])
     console.print(table)
-    console.print(Text(f"GiB per GPU; {LEGEND}", style="dim"))
+    for line in _legend(sized):
+        console.print(Text(line, style="dim"))
+    if closest:
+        console.print()
+        console.print(Text("What would fit", style="bold"))
+        for text in closest:
+            console.print(Text(f"  - {text}"))
+
+
+def _cells(each: SizedLayout, *, is_wide: bool) -> tuple[str, ...]:
+    """The texts of a line, the bar left out."""
+    terms = each.footprint.per_gpu
+    need, usable = f"{terms.total_bytes / GIB:.1f}", f"{each.footprint.usable_bytes / GIB:.1f}"
+    band = (f"{terms.low_bytes / GIB:.1f}-{terms.high_bytes / GIB:.1f}",) if is_wide else ()
+    verdict = REFUSED if each.refusal else each.footprint.fit.value
+    rate = (rate_text(each),) if is_wide else ()
+    return (each.gpu, layout_text(each), need, *band, usable, verdict, largest_text(each), *rate)
+
+
+def _legend(sized: Sequence[SizedLayout]) -> list[str]:
+    """What letters and columns mean: those that occur."""
+    used = [
+        f"{letter} {words}"
+        for field, letter, words in PARTS
+        if any(getattr(each.footprint.per_gpu, field) for each in sized)
+    ]
+    lines = [f"GiB per GPU; {'  '.join(used)}  | usable memory ends here"]
+    names = list(dict.fromkeys(name for each in sized for name in each.largest))
+    if names:
+        lines.append(f"up to: {' / '.join(LARGEST_WORDS[name] for name in names)}, each with all else as asked")
+    refusals = dict.fromkeys(each.refusal for each in sized if each.refusal)
+    lines += [f"{REFUSED}: {reason}" for reason in refusals]
+    return lines
+
+
+def largest_text(each: SizedLayout) -> str:
+    """The largest values in a few characters: ``54 / 110k``."""
+    return " / ".join(short_count(value) for value in each.largest.values()) if each.refusal is None else "-"
+
+
+def short_count(number: int) -> str:
+    """A count in at most five characters, rounded down: ``3,680``, ``110k``, ``1.2M``."""
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if number >= size and (size > 10**3 or number >= 10_000):
+            tenths = number * 10 // size
+            return f"{tenths // 10}{unit}" if tenths >= 100 or tenths % 10 == 0 else f"{tenths / 10:.1f}{unit}"
+    return f"{number:,}"
 
 
 def layout_text(each: SizedLayout) -> str:
@@ -59,18 +116,18 @@ def layout_text(each: SizedLayout) -> str:
     return " ".join(parts) or "1 GPU"
 
 
-def bar(each: SizedLayout) -> str:
+def bar(each: SizedLayout, width: int = BAR_CELLS) -> str:
     """What fills the GPU, in cells of usable memory; what goes beyond is drawn past the mark, up to half as much again."""
     usable = each.footprint.usable_bytes
     cells = ""
     reached = 0.0
-    for field, letter in PARTS:
+    for field, letter, _ in PARTS:
         size = getattr(each.footprint.per_gpu, field) or 0
-        reached += size / usable * BAR_CELLS
-        cells += letter * max(0, min(round(reached), BAR_CELLS * 3 // 2) - len(cells))
-    if len(cells) <= BAR_CELLS:
-        return cells.ljust(BAR_CELLS) + "|"
-    return cells[:BAR_CELLS] + "|" + cells[BAR_CELLS:]
+        reached += size / usable * width
+        cells += letter * max(0, min(round(reached), width * 3 // 2) - len(cells))
+    if len(cells) <= width:
+        return cells.ljust(width) + "|"
+    return cells[:width] + "|" + cells[width:]
 
 
 def rate_text(each: SizedLayout) -> str:

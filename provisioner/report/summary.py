@@ -120,9 +120,28 @@ def memory_section(plan: Plan) -> Section:
     shown.append(_memory_row("need", terms.total_bytes, usable))
     shown.append(_memory_row("headroom", footprint.headroom_bytes, usable))
     note = f"predicted between {format_gib(terms.low_bytes)} and {format_gib(terms.high_bytes)}; {format_gib(usable)} usable; peaks of the terms need not fall together"
+    if room := largest_text(plan.largest):
+        note = f"{note}\n{room}"
     return Section(
         "Memory per GPU", ("term", "size", "share", "of usable memory"), tuple(shown), frozenset({1, 2}), note
     )
+
+
+LARGEST_WORDS = {
+    "context_tokens": "a context of {:,} tokens",
+    "concurrency": "{:,} requests at once",
+    "micro_batch": "a micro batch of {:,}",
+    "sequence_tokens": "sequences of {:,} tokens",
+    "batch": "a batch of {:,}",
+    "frames": "{:,} frames",
+    "seconds": "pieces of {:,} s",
+}
+
+
+def largest_text(largest: Mapping[str, int]) -> str:
+    """How far the choice goes, in words; empty where nothing is known of it."""
+    words = [LARGEST_WORDS[name].format(value) for name, value in largest.items() if name in LARGEST_WORDS and value]
+    return f"all else as asked, it holds up to {', or '.join(words)}" if words else ""
 
 
 def _memory_row(name: str, size: int, usable: int) -> tuple[str, str, str, str]:
