@@ -29,9 +29,7 @@ def size_changes(request: Request, sized: tuple[SizedLayout, ...], catalog: Cata
 
 def _texts(request: Request, sized: tuple[SizedLayout, ...], catalog: Catalog) -> Iterator[str]:
     wanted = request.requirements
-    opened = replace(
-        wanted, gpu_models=None, excluded_gpu_models=frozenset(), instance_types=None, max_gpus=None
-    )
+    opened = replace(wanted, gpu_models=None, excluded_gpu_models=frozenset(), instance_types=None, max_gpus=None)
     if opened != wanted:
         open_request = replace(request, requirements=opened)
         holding = _first_that_holds(open_request, catalog)

@@ -177,3 +177,35 @@ def test_json_needs_no_heavy_library(tmp_path):
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=root)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_table_is_never_cut(size, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    code, out, _ = size(SPEC)
+    assert code == 0
+    assert "\N{HORIZONTAL ELLIPSIS}" not in out
+    assert all(len(line) <= columns for line in out.splitlines())
+    assert "up to: most requests at once / largest context" in out
+    assert ("tokens/s" in out) == (columns == 120)
+
+
+def test_json_names_the_largest_that_fits(size):
+    _, out, _ = size(SPEC + GPUS, "--format", "json")
+    document = json.loads(out)
+    assert document["closest"] == []
+    for each in document["layouts"]:
+        assert set(each["largest"]) == {"context_tokens", "concurrency"}
+        assert (each["largest"]["concurrency"] >= 4) == (each["fits"] == "fits")
+        assert (each["largest"]["context_tokens"] >= 8192) == (each["fits"] == "fits")
+        assert each["refusal"] is None
+
+
+def test_what_would_fit_is_shown_where_nothing_does(size):
+    spec = SPEC.replace("8192", "65536") + "placement: {gpus: [L4], max_gpus: 1}\n"
+    code, out, _ = size(spec)
+    assert code == 0
+    assert "What would fit" in out
+    assert "lower inference.context_tokens to" in out
+    _, out, _ = size(spec, "--format", "json")
+    assert json.loads(out)["closest"]

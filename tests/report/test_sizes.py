@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provisioner.planner.sizes import SizedLayout
-from provisioner.report.sizes import BAR_CELLS, bar, layout_text, rate_text
+from provisioner.report.sizes import BAR_CELLS, bar, layout_text, rate_text, short_count
 from provisioner.sizing.footprint import Footprint, MemoryTerms
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.throughput import Throughput
@@ -45,3 +45,25 @@ def test_the_main_rate_or_a_dash():
     assert rate_text(sized()) == "-"
     assert rate_text(sized(speed=Throughput(decode_tokens_per_s_per_replica=1234.5))) == "1,234"
     assert rate_text(sized(speed=Throughput(images_per_s=0.137))) == "0.14"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0"),
+        (9, "9"),
+        (3680, "3,680"),
+        (9999, "9,999"),
+        (10_000, "10k"),
+        (110_832, "110k"),
+        (1_250_000, "1.2M"),
+        (10**9, "1G"),
+    ],
+)
+def test_counts_in_few_characters_never_promise_more(number, text):
+    assert short_count(number) == text
+
+
+def test_a_narrower_bar_keeps_its_shares():
+    assert bar(sized(), 8) == "WWWWKK  |"
+    assert bar(sized(weights=500), 8) == "W" * 8 + "|" + "W" * 4
