@@ -13,8 +13,9 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from benchmarks.added_models import ADDED, AS_OF, SAME_SHAPE, SOURCE
 from provisioner.sizing.families.fields import Fields
 from provisioner.sizing.families.registry import read_shape
 from provisioner.sizing.models import DATA
@@ -139,6 +140,25 @@ def read_aliases(folder: Path) -> dict[str, tuple[str, dict[str, Any]]]:
     return found
 
 
+def _append_added(out: BinaryIO, names: dict[str, list[Any]], offset: int) -> int:
+    """Write the models that the folder lacks, and give the offset behind them."""
+    for identifier, config, aliases, params in ADDED:
+        line = {
+            "id": identifier,
+            "config": trim(config),
+            "aliases": sorted(aliases),
+            "params_published": params,
+            "source": SOURCE,
+            "as_of": AS_OF,
+        }
+        text = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        out.write(text)
+        for name in (identifier, *aliases):
+            names.setdefault(name.lower(), [offset, len(text)])
+        offset += len(text)
+    return offset
+
+
 def main(folder: Path) -> None:
     """Write both files."""
     rows = list(csv.DictReader((folder / "index.csv").open()))
@@ -150,6 +170,7 @@ def main(folder: Path) -> None:
         for row in rows:
             config = json.loads((folder / row["folder"] / "config.json").read_text())
             stated = [name for name in row["alias_ids"].split(";") if "/" in name and "(" not in name]
+            stated += [name for name, target in SAME_SHAPE.items() if target == row["id"]]
             own = {name: quantised for name, (target, quantised) in aliases.items() if target == row["id"]}
             if "/Meta-Llama-3" in row["id"]:
                 stated.append(row["id"].replace("/Meta-Llama-3", "/Llama-3"))
@@ -162,8 +183,9 @@ def main(folder: Path) -> None:
                 entry = [offset, len(line)]
                 names.setdefault(key, [*entry, own[name]["format"]] if own.get(name) else entry)
             offset += len(line)
+        offset = _append_added(out, names, offset)
     (DATA / "models.index.json").write_text(json.dumps(dict(sorted(names.items())), separators=(",", ":")) + "\n")
-    print(f"{len(rows)} models, {len(names)} names, {offset:,} bytes")
+    print(f"{len(rows) + len(ADDED)} models, {len(names)} names, {offset:,} bytes")
 
 
 if __name__ == "__main__":

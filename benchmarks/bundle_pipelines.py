@@ -31,7 +31,7 @@ WIDTHS: dict[str, tuple[int, int]] = {
     "Wan-AI/Wan2.1-T2V-1.3B": (1536, 30),
     "Wan-AI/Wan2.2-TI2V-5B": (3072, 30),
     "Wan-AI/Wan": (5120, 40),
-    "amused/amused": (768, 22),
+    "amused/amused": (1024, 22),
     "black-forest-labs/FLUX.1": (3072, 57),
     "black-forest-labs/FLUX.2-dev": (6144, 56),
     "black-forest-labs/FLUX.2-klein-base-4B": (3072, 25),

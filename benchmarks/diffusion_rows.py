@@ -9,7 +9,7 @@ from benchmarks.serving_rows import Prediction
 from provisioner.errors import UsageError
 from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.demand import DiffusionDemand, DiffusionTrainingDemand
-from provisioner.sizing.diffusion import SEQUENTIAL_OFFLOAD, diffusion_footprint, usual_size
+from provisioner.sizing.diffusion import MODEL_OFFLOAD, SEQUENTIAL_OFFLOAD, SPREAD, diffusion_footprint, usual_size
 from provisioner.sizing.diffusion_training import diffusion_training_footprint
 from provisioner.sizing.footprint import Footprint
 from provisioner.sizing.layout import Layout
@@ -33,17 +33,30 @@ def predict_diffusion(row: Row) -> Prediction:
     accelerator = accelerator_of(str(row.norm.get("gpu") or row.text("gpu")), row.norm.get("gpu_mem_gb"))
     is_training = row.text("task") == "training" or bool(row.text("method"))
     footprint = (_training if is_training else _inference)(row, model, accelerator or UNKNOWN_CARD)
-    meter = row.norm.get("meter")
-    size = footprint.reserved_bytes if meter in ("unstated", "reserved") else footprint.per_gpu.total_bytes
+    size = _reading(row, footprint)
+    # A row that names no meter may show anything from tensors to the whole device.
+    is_unstated = row.norm.get("meter") not in ("allocated", "reserved", "device")
+    bottom = min(size, footprint.allocated_bytes) if is_unstated else size
+    top = max(size, footprint.device_bytes) if is_unstated else size
     fits = {Fit.FITS: True, Fit.BORDERLINE: None, Fit.DOES_NOT_FIT: False}[footprint.fit]
     terms = footprint.per_gpu
     return Prediction(
         "predicted",
         size / GIB,
-        terms.low_bytes / GIB,
-        terms.high_bytes / GIB,
+        bottom / GIB * terms.low_bytes / terms.total_bytes,
+        top / GIB * terms.high_bytes / terms.total_bytes,
         fits if accelerator is not None else None,
     )
+
+
+def _reading(row: Row, footprint: Footprint) -> int:
+    """Bytes on the row's meter; the tables of a quantisation library are of the pipeline at rest, not of a run."""
+    if "quanto" in row.text("library"):
+        return footprint.per_gpu.weights_bytes
+    meter = row.norm.get("meter")
+    if meter == "allocated":
+        return footprint.allocated_bytes
+    return footprint.device_bytes if meter == "device" else footprint.reserved_bytes
 
 
 def _size(row: Row, model: PipelineShape) -> tuple[int, int, int]:
@@ -58,7 +71,6 @@ def _size(row: Row, model: PipelineShape) -> tuple[int, int, int]:
 
 def _inference(row: Row, model: PipelineShape, accelerator: Accelerator) -> Footprint:
     width, height, frames = _size(row, model)
-    offload = row.text("offload").lower()
     word = weight_word(row.text("quant", "transformer_quant")) or weight_word(row.text("dtype")) or "auto"
     encoders = None
     if "text_encoder_quant" in row.inputs:
@@ -70,14 +82,29 @@ def _inference(row: Row, model: PipelineShape, accelerator: Accelerator) -> Foot
         height=height,
         frames=frames,
         batch=int(row.number("batch", "batch_size") or 1),
-        offload=SEQUENTIAL_OFFLOAD if "seq" in offload else "model" if "model" in offload else "none",
+        offload=_offload(row),
         encoder_weights=encoders,
-        # The quanto tables are of the pipeline before decoding; a tiny VAE decodes in next to nothing.
-        decodes="quanto" not in row.text("library") and "tiny" not in row.text("vae").lower(),
-        vae_slicing=bool(row.inputs.get("vae_slicing")) or "slicing" in offload,
-        vae_tiling=bool(row.inputs.get("vae_tiling")) or "tiling" in offload,
+        # A tiny VAE decodes in next to nothing.
+        decodes="tiny" not in row.text("vae").lower(),
+        vae_slicing=bool(row.inputs.get("vae_slicing")) or "slicing" in row.text("offload").lower(),
+        vae_tiling=bool(row.inputs.get("vae_tiling")) or "tiling" in row.text("offload").lower(),
     )
     return diffusion_footprint(demand, Layout(), accelerator)
+
+
+def _side_network() -> int:
+    """Parameters of the network that ControlNet trains beside a U-Net."""
+    side = find_model("lllyasviel/sd-controlnet")
+    return side.params_active if isinstance(side, PipelineShape) else 0
+
+
+def _offload(row: Row) -> str:
+    text = row.text("offload").lower()
+    if "seq" in text:
+        return SEQUENTIAL_OFFLOAD
+    if "model" in text:
+        return MODEL_OFFLOAD
+    return SPREAD if row.inputs.get("multi_gpu") else "none"
 
 
 def _training(row: Row, model: PipelineShape, accelerator: Accelerator) -> Footprint:
@@ -87,6 +114,8 @@ def _training(row: Row, model: PipelineShape, accelerator: Accelerator) -> Footp
     gpus = int(row.number("num_gpus") or 1)
     sharding = Sharding.ZERO2 if "zero-2" in row.text("sharding").lower() else Sharding.DDP
     quantised = weight_word(row.text("quant"))
+    if quantised is None and "mixed" in row.text("dtype"):
+        quantised = "fp32"  # autocast over fp32 weights
     is_adapter = "lora" in method
     is_pure = "bfloat16" in row.text("dtype")
     demand = DiffusionTrainingDemand(
@@ -95,7 +124,7 @@ def _training(row: Row, model: PipelineShape, accelerator: Accelerator) -> Footp
         method=TrainingMethod.FULL
         if not is_adapter
         else TrainingMethod.QLORA
-        if quantised and quantised not in ("bf16", "fp16")
+        if quantised and quantised not in ("bf16", "fp16", "fp32")
         else TrainingMethod.LORA,
         precision=TrainingPrecision.BF16 if is_pure else TrainingPrecision.BF16_MIXED,
         optimizer=optimizer,
@@ -109,6 +138,9 @@ def _training(row: Row, model: PipelineShape, accelerator: Accelerator) -> Footp
         or frames > 1,
         lora_rank=int(row.number("lora_rank") or (re.search(r"rank (\d+)", method) or [0, 16])[1]),
         keeps_frozen_parts="PEFT method comparison" not in row.text("framework"),
+        accumulates_gradients=(row.number("grad_accum", "gradient_accumulation") or 1) > 1,
+        host_states="offload" in row.text("sharding").lower(),
+        trained_params=_side_network() if "controlnet" in method else None,
     )
     layout = Layout(data_parallel=gpus, sharding=sharding if gpus > 1 else Sharding.NONE)
     return diffusion_training_footprint(demand, layout, accelerator)

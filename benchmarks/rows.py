@@ -214,11 +214,11 @@ class Models:
         return self._shapes[key]
 
     def _read(self, row: Row) -> ModelShape:
-        if row.model:
+        for name in _spellings(row.model):
             try:
-                return find_model(row.model)
+                return find_model(name)
             except UsageError:
-                pass
+                continue
         if row.model_config:
             name = row.model_config.replace("__", "/")
             try:
@@ -232,6 +232,22 @@ class Models:
         if isinstance(arch, Mapping) and "hidden_size" in arch:
             return _shape_of_arch(arch, row.model)
         raise UsageError(f"model {row.model!r} is not known and the row has no dimensions")
+
+
+REPACKED = re.compile(
+    r"[-_.](awq|gptq|gguf|fp8|fp8[-_]dynamic|nvfp4|mxfp4|bnb[-_]4bit|int4|int8|4bit|8bit|w4a16|w8a8|hf|quantized[.-]\w+).*$",
+    re.IGNORECASE,
+)
+"""What other publishers add to the name of a checkpoint that they quantised or converted."""
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    """A published name, then the same without publisher and format, as the base model may be called."""
+    if not name:
+        return ()
+    short = REPACKED.sub("", name.rsplit("/", maxsplit=1)[-1])
+    found = [name, short, f"Meta-{short}", short.removeprefix("Meta-"), f"{short}-hf"]
+    return tuple(dict.fromkeys(text for text in found if len(text) > 3))
 
 
 def _shape_of_arch(arch: Mapping[str, Any], name: str) -> ModelShape:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from benchmarks.rows import Models, Row, accelerator_of, weight_word
 from provisioner.errors import UsageError
 from provisioner.sizing.accelerator import Accelerator
+from provisioner.sizing.constants import Constants
 from provisioner.sizing.demand import ServingDemand
 from provisioner.sizing.engines import find_profile
 from provisioner.sizing.estimate import estimate_footprint
@@ -175,7 +176,10 @@ def _whole(value: float | None) -> int | None:
 
 CONTEXT_GIB = 0.55
 """CUDA context of a plain PyTorch process, for rows on the device meter."""
-RESERVED_SHARE = 1.03
+
+
+LOOP_ERROR, LOOP_ERROR_GIB = 0.06, 0.1
+"""Half width of the band of a generate loop: nine of ten published figures lie within."""
 
 
 def _loop_row(row: Row, model: ModelShape, engine: str) -> Prediction:
@@ -183,24 +187,31 @@ def _loop_row(row: Row, model: ModelShape, engine: str) -> Prediction:
     gpus = int(row.number("n_gpus", "num_gpus") or row.norm.get("num_gpus") or 1)
     tensor = int(row.number("tp") or 1)
     stages = gpus // tensor if "sequential" in engine else 1
-    word = weight_word(row.text("quantization", "quantize", "quant"), row.text("dtype", "precision")) or "bf16"
+    word_text = row.text("quantization", "quantize", "quant")
+    word = weight_word(re.sub(r"(int|fp)8 kv.*", "", word_text, flags=re.IGNORECASE), row.text("dtype", "precision"))
+    word = word or "bf16"
     if model.quantisation is not None and _same_family(model, word):
         word = "auto"
     weights = _loop_weights(model, word, engine, tensor, stages)
     batch = int(row.number("batch_size") or 1)
     prompt, total = _lengths(row)
-    cache_width = 1.0 if "int8" in row.text("kv_cache_dtype") else 2.0
+    narrow = "int8" in row.text("kv_cache_dtype") or re.search(r"(int|fp)8 kv", word_text, re.IGNORECASE)
+    cache_width = 1.0 if narrow else 2.0
     counts = stage_counts(model, stages)[0]
     cache = batch * stack_cache_bytes(model, counts, total, cache_width, tensor)
     work = _loop_work(row, model, engine, batch=batch, prompt=prompt, tensor=tensor)
     if "remote code" in engine:
         # Tuples of keys and values grow by concatenation: old and new ones are alive together.
         cache *= 2
-    allocated = (weights + cache + work) / GIB
+    running = weights + cache + work
+    if "fused" in engine and "awq" in word_text.lower() and model.family not in FUSED_QKV:
+        # Loading makes one product of queries, keys and values while the three are still there.
+        running = max(running, weights + _separate_projections(model) * bits_of("int4-awq") / 8)
+    allocated = running / GIB
     meter = str(row.norm.get("meter"))
-    gib = allocated * (RESERVED_SHARE if meter == "reserved" else 1.0)
+    gib = allocated * ((1 + Constants.loop_reserved_share) if meter == "reserved" else 1.0)
     if meter == "device" or "remote code" in engine:
-        gib = allocated * RESERVED_SHARE + CONTEXT_GIB
+        gib = allocated * (1 + Constants.loop_reserved_share) + CONTEXT_GIB
     if gpus > 1 and tensor * stages == 1 and row.norm.get("scope") == "sum_over_gpus":
         # Layers are spread over the GPUs, and each meets the working set of its own layers.
         gib += (gpus - 1) * work / GIB
@@ -208,10 +219,16 @@ def _loop_row(row: Row, model: ModelShape, engine: str) -> Prediction:
     accelerator = accelerator_of(str(row.norm.get("gpu") or ""), row.norm.get("gpu_mem_gb"))
     fits = None
     if accelerator is not None:
-        need = allocated * RESERVED_SHARE + CONTEXT_GIB
+        need = allocated * (1 + Constants.loop_reserved_share) + CONTEXT_GIB
         usable = accelerator.memory_usable_bytes / GIB
-        fits = True if need * 1.04 <= usable else (None if need <= usable else False)
-    return Prediction("predicted", gib * scale, gib * scale * 0.95, gib * scale * 1.05 + 0.1, fits)
+        fits = True if need * (1 + LOOP_ERROR) <= usable else (None if need <= usable else False)
+    return Prediction(
+        "predicted",
+        gib * scale,
+        max(0.0, gib * scale * (1 - LOOP_ERROR) - LOOP_ERROR_GIB),
+        gib * scale * (1 + LOOP_ERROR) + LOOP_ERROR_GIB,
+        fits,
+    )
 
 
 def _loop_weights(model: ModelShape, word: str, engine: str, tensor: int, stages: int) -> float:
@@ -234,11 +251,34 @@ def _loop_weights(model: ModelShape, word: str, engine: str, tensor: int, stages
         whole -= model.head_params * (2.0 - bits_of(word) / 8)
     if "ao" in engine:
         # Converted matrix by matrix on the GPU: the largest one is there in 16 bit, and once more while it is converted.
-        whole += 4.0 * max(largest, model.vocab_size * model.hidden_size) + CONVERSION_BYTES
+        whole += 4.0 * max(largest, model.vocab_size * model.hidden_size) + Constants.conversion_gib * GIB
     return whole
 
 
-CONVERSION_BYTES = 0.3 * GIB
+FUSED_QKV = (
+    "mpt",
+    "falcon",
+    "gpt_neox",
+    "gpt2",
+    "gpt_bigcode",
+    "bloom",
+    "chatglm",
+    "phi3",
+    "qwen",
+    "baichuan",
+    "internlm2",
+)
+"""Families whose checkpoints hold queries, keys and values as one matrix."""
+
+
+def _separate_projections(model: ModelShape) -> int:
+    """Parameters of queries, keys and values that are matrices of their own."""
+    return sum(
+        count * matrix.params
+        for count, kind in zip(model.counts, model.kinds, strict=True)
+        for matrix in kind.mixer.matrices
+        if matrix.name in ("q_proj", "k_proj", "v_proj")
+    )
 
 
 def _lengths(row: Row) -> tuple[int, int]:

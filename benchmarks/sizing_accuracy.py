@@ -28,6 +28,7 @@ CONTROL_OVERHEAD_GIB = 2.0
 """The control of sizing.md section 6: usable memory x fraction - weights - 2.0 GiB."""
 CONTROL_USABLE_GIB = 79.18
 MIB_UNITS = ("mib",)
+TRUTH = Path("tests") / "data" / "truth" / "measured.jsonl"
 
 
 def predict(row: Row, models: Models) -> Prediction:
@@ -181,7 +182,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=Path, required=True)
-    parser.add_argument("--models", type=Path, required=True)
+    parser.add_argument("--models", type=Path, help="folder of config.json files for models that are not bundled")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sources", action="store_true", help="also a table by source")
     options = parser.parse_args()

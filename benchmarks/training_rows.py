@@ -7,15 +7,14 @@ from dataclasses import replace
 
 from benchmarks.rows import Models, Row, accelerator_of, weight_word
 from benchmarks.serving_rows import Prediction
+from benchmarks.tuner_rows import lora_targets, tuner_of
 from provisioner.errors import UsageError
-from provisioner.sizing.lora import ATTENTION_INPUTS
+from provisioner.sizing.constants import Constants
 from provisioner.sizing.shapes import ModelShape
-from provisioner.sizing.training import meters, training_bytes
-from provisioner.sizing.training_recipe import RESERVED_SHARE_TRAINER, STATE_BYTES, Recipe
-from provisioner.units import GIB
+from provisioner.sizing.training import meters, stage_bytes, training_bytes
+from provisioner.sizing.training_recipe import STATE_BYTES, Recipe
+from provisioner.units import GIB, MIB
 from provisioner.vocabulary import Attention, Optimizer, Sharding, TrainingMethod
-
-UNKNOWN_METHODS = ("prefix", "p_tuning", "prompt", "galore", "lomo", "lisa", "llamapro")
 
 
 def predict_training(row: Row, models: Models) -> Prediction:
@@ -25,12 +24,17 @@ def predict_training(row: Row, models: Models) -> Prediction:
         UsageError: the model, its size of a step or its method is not stated or not modelled.
     """
     model = models.find(row)
+    if "litgpt" in row.text("framework").lower() and model.tied_embeddings:
+        # Its models have no tied weights: the head stands beside the embedding.
+        model = replace(model, tied_embeddings=False, head_params=model.embedding_params)
     recipe = recipe_of(row, model)
-    tensors = training_bytes(recipe)
-    meter = meters(recipe, tensors.peak)
+    meter = meters(recipe, training_bytes(recipe))
+    # Who reads a pipeline reads its first rank; the fullest one decides whether it fits.
+    read = stage_bytes(recipe)[0]
+    shown = meters(recipe, read)
     kind = str(row.norm.get("meter"))
     reading = _reading(row, kind)
-    gib = {"allocated": tensors.peak, "reserved": meter.reserved, "device": meter.device}[reading] / GIB
+    gib = {"allocated": read.peak, "reserved": shown.reserved, "device": shown.device}[reading] / GIB
     gpus = recipe.data_parallel * recipe.tensor_parallel * recipe.pipeline_parallel
     scale = gpus if row.norm.get("scope") == "sum_over_gpus" else 1
     accelerator = accelerator_of(str(row.norm.get("gpu") or ""), row.norm.get("gpu_mem_gb"))
@@ -38,7 +42,11 @@ def predict_training(row: Row, models: Models) -> Prediction:
     if accelerator is not None:
         usable = accelerator.memory_usable_bytes
         fits = True if meter.high <= usable else (None if meter.needed <= usable else False)
-    return Prediction("predicted", gib * scale, gib * scale * 0.9, gib * scale * 1.1, fits)
+    # A row that names no meter may show anything from tensors to the whole device.
+    known = kind != "unstated" or reading == "allocated"
+    bottom, top = (gib * GIB, gib * GIB) if known else (read.peak, shown.device)
+    low, high = (bottom / GIB * shown.low / shown.needed, top / GIB * shown.high / shown.needed)
+    return Prediction("predicted", gib * scale, low * scale, high * scale, fits)
 
 
 def _reading(row: Row, kind: str) -> str:
@@ -52,17 +60,19 @@ def _reading(row: Row, kind: str) -> str:
 
 
 def recipe_of(row: Row, model: ModelShape) -> Recipe:
-    """The recipe that a row describes."""
+    """The recipe that a row describes.
+
+    Raises:
+        UsageError: the method is not modelled, or the row states no length or batch.
+    """
     method_text = (row.text("method") + " " + str(row.norm.get("method") or "")).lower()
-    if any(word in method_text for word in UNKNOWN_METHODS):
-        raise UsageError(f"method {method_text.strip()!r} is not modelled")
-    is_adapter = bool(re.search(r"lora|dora|ia3|oft|adapter|vera|loha|ln_", method_text))
+    tuner = tuner_of(row, model, method_text)
     quant = weight_word(row.text("quantize", "quantization", "quant"), str(row.norm.get("quant") or ""))
     if "qlora" in method_text and quant is None:
         quant = weight_word(method_text) or "nf4"
     is_quantised = quant is not None and quant not in ("bf16", "fp16", "fp32")
     method = TrainingMethod.FULL
-    if is_adapter:
+    if tuner.is_adapter:
         method = TrainingMethod.QLORA if is_quantised else TrainingMethod.LORA
     framework = row.text("framework").lower()
     sharding = _sharding(row)
@@ -74,42 +84,72 @@ def recipe_of(row: Row, model: ModelShape) -> Recipe:
         data = int(row.number("dp_shard") or 1)
     if sharding is Sharding.NONE and "deepspeed" in framework and method is TrainingMethod.FULL:
         sharding = Sharding.ZERO2
-    if sharding is Sharding.PP and row.number("pp") is None:
+    is_staged = sharding is Sharding.PP and row.number("pp") is None
+    if is_staged:
         # A device map puts whole layers on each GPU.
         stages, data = gpus, 1
     if sharding is Sharding.NONE and data > 1 and stages == 1:
         sharding = Sharding.FSDP if "litgpt" in framework and method is TrainingMethod.FULL else Sharding.DDP
+    batch = _batch(row)
+    steps = _micro_batches(row, batch, data)
+    widths = {**_widths(row, method, framework, sharding), **tuner.widths}
     recipe = Recipe(
         model=model,
         method=method,
-        base_weights=(quant or "bf16") if is_adapter else "bf16",
-        **_widths(row, method, framework, sharding),  # type: ignore[arg-type]
+        base_weights=(quant or "bf16") if tuner.is_adapter else "bf16",
+        **widths,  # type: ignore[arg-type]
         autocast=_autocasts(row, method),
         checkpointing=_checkpointing(row, framework, sharding),
         attention=_attention(row),
         loss_bytes=_loss_bytes(row, framework, model),
         sequence_tokens=_sequence(row),
-        micro_batch=_batch(row),
+        micro_batch=batch,
         sharding=sharding,
         data_parallel=data,
         tensor_parallel=tensor,
         pipeline_parallel=stages,
-        lora_rank=int(row.norm.get("lora_rank") or 16) if is_adapter else 0,
-        lora_targets=_targets(row, model),
+        micro_batches=steps,
+        is_staged=is_staged,
+        lora_rank=int(row.norm.get("lora_rank") or 16) if tuner.is_adapter else 0,
+        lora_targets="all-linear" if tuner.adapter_kind == "scale" else lora_targets(row, model),
+        trained_params=tuner.trained_params,
+        adapter_kind=tuner.adapter_kind,
         wide_bytes=4.0 if _upcasts(row, framework) else 2.0,
-        persistent_gradients=(row.number("gradient_accumulation") or 1) > 1,
-        fp32_norms="decoupled" not in row.text("optimizer"),
+        persistent_gradients=(steps or 1) > 1,
+        fp32_norms="decoupled" not in row.text("optimizer") and not framework.startswith("megatron"),
+        unsynced_gradients="litgpt" in framework and method is TrainingMethod.FULL,
+        fused_qkv="litgpt" in framework,
+        fused_softmax=framework.startswith("megatron"),
+        layer_gradients="per-layer" in row.text("optimizer").lower(),
+        context_bytes=_context_bytes(row, framework),
         sequence_parallel="titan" in framework,
         gathers_all="litgpt" in framework and sharding is Sharding.FSDP,
-        reserved_share=RESERVED_SHARE_TRAINER if sharding is Sharding.FSDP and "fms" in framework else 0.08,
+        # The stable embedding that replaces the frozen one is left trainable, and no optimizer clears its gradient.
+        embedding_gradient="litgpt" in framework and method is TrainingMethod.QLORA,
         host_states="offload" in method_text or bool(row.inputs.get("cpu_offload")),
         host_weights=bool(row.inputs.get("cpu_offload")),
     )
-    if sharding is Sharding.FSDP and is_adapter and gpus > 1:
+    if sharding is Sharding.FSDP and tuner.is_adapter and gpus > 1:
         recipe = replace(recipe, checkpoint_bytes=4.0, loss_bytes=max(0.0, recipe.loss_bytes - 2.0))
     if "embedding and lm_head" in method_text:
         recipe = replace(recipe, extra_trained_params=model.embedding_params + model.head_params)
     return recipe
+
+
+def _context_bytes(row: Row, framework: str) -> int | None:
+    """CUDA context before kernels were loaded on demand: 1,113 MiB on V100 (bigscience), 1.78 GiB on A100 (ml-engineering)."""
+    if not framework.startswith("megatron-deepspeed"):
+        return None
+    return 1113 * MIB if "V100" in str(row.norm.get("gpu")) else 1823 * MIB
+
+
+def _micro_batches(row: Row, batch: int, data_parallel: int) -> int | None:
+    """Micro-batches of one optimizer step, ``None`` where the row does not say."""
+    accumulated = row.number("gradient_accumulation", "gradient_accumulation_steps", "grad_accum")
+    if accumulated:
+        return int(accumulated)
+    whole = row.number("global_batch_size")
+    return max(1, int(whole) // (batch * data_parallel)) if whole else None
 
 
 def _widths(row: Row, method: TrainingMethod, framework: str, sharding: Sharding) -> dict[str, float]:
@@ -131,7 +171,8 @@ def _widths(row: Row, method: TrainingMethod, framework: str, sharding: Sharding
     if "bf16_flag" in row.inputs:
         fp32 = bool(row.inputs["bf16_flag"]) and sharding is Sharding.FSDP
     if framework.startswith("megatron"):
-        return _megatron()
+        # fp16 and bf16 with ZeRO-1: fp32 master, moments and the gradient of the step are sharded.
+        return _named(weight=2.0, gradient=2.0, master=4.0, state=8.0, step=4.0, compute=2.0)
     compute = 4.0 if precision.strip() in ("fp32", "32-true", "fp32 fp32") else 2.0
     deepspeed = sharding in (Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3) or "deepspeed" in framework
     if method is not TrainingMethod.FULL:
@@ -167,11 +208,6 @@ def _named(
         "step_bytes": step,
         "compute_bytes": compute,
     }
-
-
-def _megatron() -> dict[str, float]:
-    """Megatron-DeepSpeed fp16 with ZeRO-1: 2 + 2 with the fp32 master and moments sharded."""
-    return _named(weight=2.0, gradient=4.0, master=4.0, state=8.0, step=0.0, compute=2.0)
 
 
 def _autocasts(row: Row, method: TrainingMethod) -> bool:
@@ -225,6 +261,8 @@ def _attention(row: Row) -> Attention:
 
 NARROW_LOSS = ("gpt_bigcode", "gpt2", "opt", "bloom")
 """Families whose class in transformers does not convert logits to fp32 for the loss."""
+NARROW_LOSS_BYTES = 8.0
+"""A loss in 16 bit: logits, their shifted copy, and the gradient of each."""
 
 
 def _loss_bytes(row: Row, framework: str, model: ModelShape) -> float:
@@ -232,21 +270,22 @@ def _loss_bytes(row: Row, framework: str, model: ModelShape) -> float:
     config = row.text("framework_config")
     if "liger" in config:
         return 0.0
-    if "fast-kernels" in config:
-        return 8.1
+    if "fast-kernels" in config or "litgpt" in framework:
+        return NARROW_LOSS_BYTES
     if framework.startswith("megatron"):
-        return 10.0
+        # 16-bit logits and their gradient, an fp32 copy that turns into the softmax, and its gradient.
+        return 12.0
     if "decoupled" in row.text("optimizer"):
         # llm-foundry's fused cross entropy works in place on 16-bit logits.
         return 2.0
-    if "litgpt" in framework:
-        return 8.0
     if "swift" in framework:
         # Its trainer also converts logits to fp32 and takes their argmax for a metric.
-        return 24.0
+        return 14.0 + Constants.metric_loss_bytes
+    if row.inputs.get("torch_compile"):
+        return Constants.compiled_loss_bytes
     if row.inputs.get("bf16_flag") or row.inputs.get("fp16_flag"):
         return 16.0
-    return 8.0 if model.family in NARROW_LOSS else 14.0
+    return NARROW_LOSS_BYTES if model.family in NARROW_LOSS else 14.0
 
 
 def _sequence(row: Row) -> int:
@@ -277,29 +316,3 @@ def _batch(row: Row) -> int:
     if isinstance(value, str) or row.family == "finetune":
         return 2 if "default" in str(value) else 1
     raise UsageError("the row states no micro-batch")
-
-
-def _targets(row: Row, model: ModelShape) -> str | tuple[str, ...]:
-    """Adapter targets as the row spells them; the attention inputs where it says ``DEFAULT``."""
-    stated: object = row.inputs.get("lora_targets")
-    names = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "projection": "o_proj", "mlp": "mlp", "head": ""}
-    if isinstance(stated, dict):
-        chosen = [names.get(str(key), str(key)) for key, value in stated.items() if value]
-    elif isinstance(stated, list):
-        chosen = [str(item) for item in stated]
-    elif stated is None:
-        chosen = ["q_proj", "v_proj"]
-    else:
-        text = str(stated)
-        if re.search(r"all", text, re.IGNORECASE):
-            return "all-linear"
-        if "DEFAULT" in text:
-            return ATTENTION_INPUTS
-        words: list[str] = [word for word in re.split(r"[ ,]+", text) if word]
-        chosen = [{"q": "q_proj", "v": "v_proj"}.get(word, word) for word in words]
-    known = {m.name for kind in model.kinds for m in kind.mixer.matrices + kind.mlp.matrices}
-    kept = tuple(word for word in chosen if word in known or word.lower() in SPELLED)
-    return kept or ("q_proj", "v_proj")
-
-
-SPELLED = ("c_attn", "c_proj", "w1", "w2", "qkv", "mlp", "w_pack", "query_key_value", "dense")

@@ -121,6 +121,12 @@ class DiffusionTrainingDemand:
     sharding: Sharding = Sharding.AUTO
     keeps_frozen_parts: bool = True
     """Encoders and VAE stay on the GPU (off: their outputs were computed before)."""
+    accumulates_gradients: bool = False
+    """Gradients live through several micro-batches."""
+    host_states: bool = False
+    """Optimizer state and its step are in host memory."""
+    trained_params: int | None = None
+    """Parameters of a network that is trained beside the frozen denoiser (ControlNet)."""
 
 
 Demand = ServingDemand | TrainingDemand | DiffusionDemand | AudioDemand | DiffusionTrainingDemand

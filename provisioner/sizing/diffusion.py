@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from provisioner.errors import UsageError
 from provisioner.sizing.accelerator import Accelerator
+from provisioner.sizing.constants import Constants
 from provisioner.sizing.demand import DiffusionDemand
 from provisioner.sizing.footprint import Assumption, Footprint, MemoryTerms
 from provisioner.sizing.layout import Layout
@@ -19,13 +20,7 @@ from provisioner.units import GIB, MIB
 
 TRANSFORMER_ELEMENTS = 24
 """Elements per token and unit of width that a diffusion transformer holds at its widest block: queries, keys, values, the
-four-fold MLP of image and text streams, modulation. An assumption, in line with FLUX.1-dev at 1,024 px."""
-UNET_BYTES_PER_LATENT = 65_000
-"""16-bit working set of a U-Net per latent pixel and sample: SDXL, eight samples of 128 x 128 take 8.5 GB beside weights
-(Hugging Face blog simple_sdxl_optimizations, slicing and tiny-VAE rows)."""
-DECODE_BYTES_PER_PIXEL = 1_765
-"""16-bit working set of an AutoencoderKL decoder per pixel and image: SDXL decodes in fp32 with 3.7 GB per 1,024 px image
-(same source); FLUX.1-dev adds 1 to 3.4 GB to its weights in 16 bit (diffusers and Pruna figures)."""
+four-fold MLP of image and text streams, modulation. A count that no published row tests: encoders or decoder rule them all."""
 DECODER_WIDTHS = {"AutoencoderKLWan": 0.75, "AutoencoderKLQwenImage": 0.75, "AutoencoderDC": 1.0}
 """Width of a decoder's last block against AutoencoderKL's 128 channels."""
 FRAMES_AT_ONCE = {"AutoencoderKLWan": 4, "AutoencoderKLCogVideoX": 8, "AutoencoderKLTemporalDecoder": 14}
@@ -37,12 +32,15 @@ ENCODE_BYTES = 300 * MIB
 """Working set of text encoders over a few hundred tokens."""
 CONTEXT_BYTES = 550 * MIB
 ALLOCATOR_SHARE = 0.03
-ERROR_SHARE = 0.10
-"""Band: decoders choose kernels by GPU, and published figures name neither meter nor kernel."""
+ERROR_SHARE = 0.25
+ERROR_SHARE_WEIGHTS = 0.06
+"""Half width of the band, of the working set and of weights: decoders choose kernels by GPU, and published figures name neither
+meter nor kernel."""
 SMALL_PARAMS = 10**9
 """Encoders below this size stay wide when the rest is quantised."""
 OFFLOAD_BUFFER_BYTES = 200 * MIB
-TEXT_OFFLOAD, MODEL_OFFLOAD, SEQUENTIAL_OFFLOAD = "text-encoder", "model", "sequential"
+TEXT_OFFLOAD, MODEL_OFFLOAD, SEQUENTIAL_OFFLOAD, SPREAD = "text-encoder", "model", "sequential", "spread"
+"""``spread``: whole components on several GPUs, as a balanced device map places them; the fullest GPU counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ def diffusion_footprint(demand: DiffusionDemand, layout: Layout, accelerator: Ac
     weights = max(phase.weights for phase in phases(demand))
     overhead = CONTEXT_BYTES + ALLOCATOR_SHARE * peak.total
     total = peak.total + overhead
-    error = ERROR_SHARE * (peak.working + 0.1 * peak.weights) + 0.2 * GIB
+    error = ERROR_SHARE * peak.working + ERROR_SHARE_WEIGHTS * peak.weights + 0.2 * GIB
     fraction = demand.gpu_memory_fraction or 1.0
     return Footprint(
         per_gpu=MemoryTerms(
@@ -114,6 +112,9 @@ def phases(demand: DiffusionDemand) -> tuple[Phase, ...]:
         encoding, denoising, decoding = largest, core, decoders + OFFLOAD_BUFFER_BYTES
     elif demand.offload == SEQUENTIAL_OFFLOAD:
         encoding = denoising = decoding = float(OFFLOAD_BUFFER_BYTES)
+    elif demand.offload == SPREAD:
+        encoding = max((component_bytes(demand, part) for part in model.components if part.role in ENCODERS), default=0)
+        denoising, decoding = rest, decoders
     return (
         Phase("text encoding", encoding, ENCODE_BYTES if encoders else 0),
         Phase("denoising", denoising, denoise_bytes(demand)),
@@ -154,8 +155,14 @@ def denoise_bytes(demand: DiffusionDemand) -> float:
     samples = demand.batch * (2 if model.guidance == "batched" else 1)
     tokens = latent_tokens(model, demand.width, demand.height, demand.frames)
     if model.core_width is None:
-        return float(samples * tokens * UNET_BYTES_PER_LATENT)
-    return float(samples * (tokens + model.geometry.text_tokens) * model.core_width * TRANSFORMER_ELEMENTS * 2)
+        return samples * tokens * Constants.unet_latent_bytes
+    tokens += model.geometry.text_tokens
+    return samples * tokens * model.core_width * TRANSFORMER_ELEMENTS * 2
+
+
+def decoder_pixel_bytes(part: Component) -> float:
+    """16-bit working set of a VAE's decoder per pixel."""
+    return Constants.decode_pixel_bytes * DECODER_WIDTHS.get(part.class_name, 1.0)
 
 
 def decode_bytes(demand: DiffusionDemand) -> float:
@@ -163,7 +170,7 @@ def decode_bytes(demand: DiffusionDemand) -> float:
     part = next((part for part in demand.model.components if part.role == "vae"), None)
     if part is None:
         return 0.0
-    per_pixel = DECODE_BYTES_PER_PIXEL * DECODER_WIDTHS.get(part.class_name, 1.0) * bits_of(part.dtype) / 16
+    per_pixel = decoder_pixel_bytes(part) * bits_of(part.dtype) / 16
     pixels = demand.width * demand.height
     if demand.frames == 1:
         return pixels * per_pixel * (1 if demand.vae_slicing else demand.batch)

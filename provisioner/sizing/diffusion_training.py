@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from provisioner.errors import UsageError
 from provisioner.sizing.accelerator import Accelerator
+from provisioner.sizing.constants import Constants
 from provisioner.sizing.demand import DiffusionTrainingDemand
-from provisioner.sizing.diffusion import UNET_BYTES_PER_LATENT, latent_tokens
+from provisioner.sizing.diffusion import FRAMES_AT_ONCE, TILE_FRAMES, decoder_pixel_bytes, latent_tokens
 from provisioner.sizing.footprint import Assumption, Footprint, MemoryTerms
 from provisioner.sizing.layout import Layout
-from provisioner.sizing.pipelines import CORES
+from provisioner.sizing.pipelines import CORES, DECODERS
 from provisioner.sizing.quantisation import bits_of
 from provisioner.sizing.training_recipe import (
     FOLLOWS_PARAMETERS,
@@ -21,19 +22,21 @@ from provisioner.sizing.training_recipe import (
 from provisioner.units import GIB, MIB
 from provisioner.vocabulary import Sharding, TrainingMethod, TrainingPrecision
 
-UNET_TRAINING = 6.4
-UNET_TRAINING_CHECKPOINTED = 3.0
-"""Activations of a U-Net in training over its inference working set: SD-1.4 at batch 8 and 512 px takes 13.7 GB beside states
-without and 6.4 GB with checkpointing (huggingface/peft README)."""
-BLOCK_ELEMENTS = 34
-"""Elements per token and unit of width that a transformer block stores for its backward pass."""
+STORES_ALL = ("UVit2DModel",)
+"""Denoisers whose checkpointing has no effect: their wrapper does not take the arguments that it is called with (diffusers
+models/unets/uvit_2d.py), and aMUSEd's published batches grow as without it."""
 WORKING_ELEMENTS = 60
+"""Elements per token and unit of width of one recomputed block with its gradients."""
+ENCODE_SHARE = 0.5
+"""Working set of a VAE's encoder over its decoder's: half the channels at full resolution."""
 ADAPTER_MATRICES = 8
 """Matrices of width x width equivalents per block that adapters sit on (attention and MLP of a block)."""
 CONTEXT_BYTES = 600 * MIB
 NCCL_BYTES = 1400 * MIB
 ALLOCATOR_SHARE = 0.06
-ERROR_SHARE = 0.15
+ERROR_SHARE = 0.25
+ERROR_SHARE_TOTAL = 0.10
+"""Half width of the band, of activations and of everything."""
 
 
 def diffusion_training_footprint(
@@ -48,27 +51,30 @@ def diffusion_training_footprint(
     core = model.params_active
     if not core or not any(part.role in CORES for part in model.components):
         raise UsageError(f"{model.id} has no denoiser to train")
-    frozen = sum(part.params for part in model.components if part.role not in CORES) * 2.0
-    frozen *= demand.keeps_frozen_parts
-    is_full = demand.method is TrainingMethod.FULL
-    trained = core if is_full else adapter_params(demand)
+    is_full = demand.method is TrainingMethod.FULL and demand.trained_params is None
+    trained = demand.trained_params or (core if is_full else adapter_params(demand))
     width = 2.0 if demand.precision is TrainingPrecision.BF16 and is_full else 4.0
     state = STATE_BYTES[demand.optimizer]
     if width == 2.0 and demand.optimizer in FOLLOWS_PARAMETERS:
         state /= 2
     base = 0.0 if is_full else core * _base_bits(demand) / 8
     shards = layout.data_parallel
-    weights = frozen + (base + trained * width) / (shards if layout.sharding in SHARDED_WEIGHTS else 1)
+    weights = _frozen_bytes(demand) + (base + trained * width) / (shards if layout.sharding in SHARDED_WEIGHTS else 1)
     gradients = trained * width / (shards if layout.sharding in SHARDED_GRADIENTS else 1)
     gradients *= 2 if layout.sharding is Sharding.DDP else 1
-    optimizer = trained * state / (shards if layout.sharding in SHARDED_STATES else 1)
-    step = trained * width / (shards if layout.sharding in SHARDED_STATES else 1)
-    activations = activation_bytes(demand)
+    spread = 0.0 if demand.host_states else 1 / (shards if layout.sharding in SHARDED_STATES else 1)
+    optimizer = trained * state * spread
+    step = trained * width * spread
+    wide = trained if is_full and width > 2 else core if not is_full and _base_bits(demand) > 16 else 0
+    # Autocast keeps a 16-bit copy of fp32 weights while the pass runs.
+    copies = 2.0 * wide if demand.precision is not TrainingPrecision.FP32 else 0.0
+    activations = max(activation_bytes(demand) + copies, encode_bytes(demand))
+    activations += gradients if demand.accumulates_gradients else 0.0
     temporaries = step if demand.optimizer in FOREACH else 0.0
     peak = weights + optimizer + max(activations, gradients + temporaries)
     overhead = ALLOCATOR_SHARE * peak + CONTEXT_BYTES + (NCCL_BYTES if layout.gpus_per_replica > 1 else 0)
     total = peak + overhead
-    error = ERROR_SHARE * activations + 0.03 * total + 0.2 * GIB
+    error = ERROR_SHARE * activations + ERROR_SHARE_TOTAL * total + 0.2 * GIB
     return Footprint(
         per_gpu=MemoryTerms(
             weights_bytes=round(weights),
@@ -93,6 +99,29 @@ def diffusion_training_footprint(
     )
 
 
+def _frozen_bytes(demand: DiffusionTrainingDemand) -> float:
+    """Bytes of encoders and VAE that stay on the GPU."""
+    if not demand.keeps_frozen_parts:
+        return 0.0
+    parts = [part for part in demand.model.components if part.role not in CORES]
+    return sum(part.params * (_vae_bits(demand) if part.role in DECODERS else 16.0) / 8 for part in parts)
+
+
+def _vae_bits(demand: DiffusionTrainingDemand) -> float:
+    """Training scripts keep the VAE of a mixed run in fp32, where 16 bit overflows."""
+    return 16.0 if demand.precision is TrainingPrecision.BF16 else 32.0
+
+
+def encode_bytes(demand: DiffusionTrainingDemand) -> float:
+    """Working set of the VAE that encodes a micro-batch in the same step: about half of decoding as many pixels."""
+    part = next((part for part in demand.model.components if part.role == "vae"), None)
+    if part is None or not demand.keeps_frozen_parts:
+        return 0.0
+    per_pixel = ENCODE_SHARE * decoder_pixel_bytes(part) * _vae_bits(demand) / 16
+    frames = min(demand.frames, FRAMES_AT_ONCE.get(part.class_name, TILE_FRAMES))
+    return demand.micro_batch * demand.width * demand.height * frames * per_pixel
+
+
 def _base_bits(demand: DiffusionTrainingDemand) -> float:
     """Bits of the frozen denoiser."""
     if demand.method is TrainingMethod.QLORA:
@@ -113,11 +142,13 @@ def activation_bytes(demand: DiffusionTrainingDemand) -> float:
     """Stored activations and working set of one micro-batch."""
     model = demand.model
     tokens = demand.micro_batch * latent_tokens(model, demand.width, demand.height, demand.frames)
+    checkpoints = bool(demand.gradient_checkpointing)
+    checkpoints = checkpoints and not any(part.class_name in STORES_ALL for part in model.components)
     if model.core_width is None or model.core_depth is None:
-        factor = UNET_TRAINING_CHECKPOINTED if demand.gradient_checkpointing else UNET_TRAINING
-        return tokens * UNET_BYTES_PER_LATENT * factor
+        factor = Constants.unet_checkpointed_factor if checkpoints else Constants.unet_stored_factor
+        return tokens * Constants.unet_latent_bytes * factor
     tokens += demand.micro_batch * model.geometry.text_tokens
     unit = tokens * model.core_width * 2.0
-    if demand.gradient_checkpointing:
+    if checkpoints:
         return unit * (model.core_depth + WORKING_ELEMENTS)
-    return unit * model.core_depth * BLOCK_ELEMENTS
+    return unit * model.core_depth * Constants.block_elements

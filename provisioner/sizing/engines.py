@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,31 @@ def _profile(row: Mapping[str, Any]) -> EngineProfile:
 def profiles() -> tuple[EngineProfile, ...]:
     """All profiles, oldest first per engine."""
     document = json.loads((DATA / "engines.json").read_bytes())
-    return tuple(sorted(map(_profile, document["profiles"]), key=lambda p: (p.engine, version_key(p.version))))
+    found = [_profile(row) for row in document["profiles"] if not _is_taught_by(row, _left_out)]
+    return tuple(sorted(found, key=lambda p: (p.engine, version_key(p.version))))
+
+
+_left_out: list[str] = []
+
+
+def _is_taught_by(row: Mapping[str, Any], sources: Iterable[str]) -> bool:
+    """Whether a profile was read from nothing but some published sources."""
+    teachers = row.get("fitted_on", ())
+    return bool(teachers) and all(any(source.startswith(start) for source in sources) for start in teachers)
+
+
+@contextmanager
+def profiles_without(source: str) -> Iterator[None]:
+    """Inside the block, profiles that one published source taught alone do not exist (for scores on that source)."""
+    _left_out.append(source)
+    profiles.cache_clear()
+    find_profile.cache_clear()
+    try:
+        yield
+    finally:
+        _left_out.remove(source)
+        profiles.cache_clear()
+        find_profile.cache_clear()
 
 
 def version_key(version: str) -> float:

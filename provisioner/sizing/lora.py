@@ -78,12 +78,25 @@ def adapter_params(shape: ModelShape, rank: int, targets: str | tuple[str, ...])
 
 
 @lru_cache(maxsize=1024)
-def adapter_elements(layer: Layer, names: frozenset[str] | None) -> float:
-    """Elements per token that adapters add to what a layer stores.
+def adapter_elements(layer: Layer, names: frozenset[str] | None, *, fused_qkv: bool = False) -> float:
+    """Elements per token that low-rank adapters add to what a layer stores.
 
-    A dropped-out copy of each target's input with its one-byte mask, and half of the output for the sum of base and adapter.
-
-    Source: LitGPT config_hub/finetune, QLoRA on all linear layers against LoRA on queries and values of the same models.
+    An adapter stores a dropped-out copy of its input with a one-byte mask, and part of the output for the sum with the base.
+    Where queries, keys and values are one product they share the copy.
     """
     chosen = [m for m in layer.mixer.matrices + layer.mlp.matrices if names is None or m.name in names]
-    return sum(1.5 * matrix.inputs + 0.5 * matrix.outputs for matrix in chosen)
+    inputs = sum(m.inputs for m in chosen)
+    if fused_qkv:
+        shared = [m.inputs for m in chosen if m.name in ATTENTION_INPUTS]
+        inputs -= sum(shared) - max(shared, default=0)
+    return ADAPTER_INPUTS * inputs + ADAPTER_OUTPUTS * sum(m.outputs for m in chosen)
+
+
+ADAPTER_INPUTS, ADAPTER_OUTPUTS = 1.5, 0.5
+"""A 16-bit copy and a one-byte mask of each input; half of each output."""
+
+
+@lru_cache(maxsize=1024)
+def target_outputs(layer: Layer, names: frozenset[str] | None) -> int:
+    """Outputs per token of the matrices of a layer that adapters sit on."""
+    return sum(m.outputs for m in layer.mixer.matrices + layer.mlp.matrices if names is None or m.name in names)

@@ -10,20 +10,14 @@ from dataclasses import dataclass
 
 from provisioner.errors import UsageError
 from provisioner.sizing.accelerator import Accelerator
+from provisioner.sizing.constants import Constants
 from provisioner.sizing.demand import TrainingDemand
 from provisioner.sizing.footprint import Assumption, Footprint, MemoryTerms
 from provisioner.sizing.layout import Layout
-from provisioner.sizing.lora import adapter_elements, adapter_params, target_names
+from provisioner.sizing.lora import adapter_params
 from provisioner.sizing.quantisation import LINEAR_PARTS, bits_of
 from provisioner.sizing.shapes import ModelShape
-from provisioner.sizing.training_activations import (
-    EAGER_WORKING_BYTES,
-    SELECTIVE_SHARE,
-    eager_bytes_per_token,
-    norm_elements,
-    stack_elements,
-    widest_layer_elements,
-)
+from provisioner.sizing.training_pipeline import Stage, forward_bytes, layer_bytes, stage_params, stages_of
 from provisioner.sizing.training_recipe import (
     DEEPSPEED,
     SHARDED_GRADIENTS,
@@ -34,7 +28,7 @@ from provisioner.sizing.training_recipe import (
 )
 from provisioner.sizing.weights import resolve_formats
 from provisioner.units import GIB, MIB
-from provisioner.vocabulary import Attention, Sharding, TrainingMethod
+from provisioner.vocabulary import Sharding, TrainingMethod
 
 CONTEXT_BYTES = 600 * MIB
 """CUDA context with kernels of a training process on A100 and later (0.47 lazy to 0.92 eager, ml-engineering)."""
@@ -46,12 +40,13 @@ ALLOCATOR_SHARE_FSDP = 0.08
 74.8 GiB of tensors ran; with FSDP 64.2 ran and 67.6 did not (fms-acceleration scripts/benchmarks/refs), while llm-foundry's
 largest batches leave less.
 """
-BACKWARD_WORKING = 1.15
-"""Working set of a recomputed layer with its gradients over what the layer stores (Llama-3-8B: 32.5 against 28)."""
-GATHERED_UNITS = 1
-"""Layers that a sharded run holds gathered beside embedding and head (Llama-3-8B LoRA over 2 and 4 GPUs: 2.37 GiB)."""
+RESERVED_SHARE_FSDP = 0.10
+"""Further reserved memory of FSDP, whose gathered layers come and go (same runs, device meter against allocated)."""
+BUCKET_ELEMENTS = 5e8
+"""Elements of DeepSpeed's reduce bucket by default (``reduce_bucket_size``); two are in flight."""
 ERROR_SHARE = 0.10
-"""Band of a training footprint, low and high (activations and allocator)."""
+ERROR_SHARE_WORKING = 0.15
+"""Half width of the band: of the whole, and more of what comes and goes in a step. Nine of ten published figures lie within."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +55,19 @@ class TrainingBytes:
 
     weights: float
     gradients: float
+    kept: float
+    """Gradients that live through the whole step."""
     optimizer: float
     activations: float
     """Forward and backward peak: stored activations with the loss or a layer's working set, gathered layers, copies."""
     step: float
     peak: float
     """Largest sum that is alive at once."""
+
+    @property
+    def working(self) -> float:
+        """What comes and goes in a step: the peak without weights, optimizer state and gradients that stay."""
+        return max(0.0, self.peak - self.weights - self.optimizer - self.kept)
 
 
 def training_footprint(demand: TrainingDemand, layout: Layout, accelerator: Accelerator) -> Footprint:
@@ -78,7 +80,7 @@ def training_footprint(demand: TrainingDemand, layout: Layout, accelerator: Acce
         raise UsageError("sequence_tokens and micro_batch must be 1 or more")
     recipe = recipe_for(demand, layout, accelerator)
     tensors = training_bytes(recipe)
-    meter = meters(recipe, tensors.peak)
+    meter = meters(recipe, tensors)
     total = meter.needed
     overhead = total - tensors.peak
     named = tensors.weights + tensors.gradients + tensors.optimizer + overhead
@@ -115,33 +117,48 @@ class Meters:
     high: float
 
 
-def meters(recipe: Recipe, peak: float) -> Meters:
-    """Meters of a run whose tensors peak at ``peak``."""
+def meters(recipe: Recipe, tensors: TrainingBytes) -> Meters:
+    """Meters of a run: blocks of changing size leave gaps, those of weights and states do not."""
     gpus = recipe.data_parallel * recipe.tensor_parallel * recipe.pipeline_parallel
-    context = CONTEXT_BYTES + (NCCL_BYTES if gpus > 1 else 0)
+    context = (recipe.context_bytes or CONTEXT_BYTES) + (NCCL_BYTES if gpus > 1 else 0)
     is_fsdp = recipe.sharding is Sharding.FSDP and gpus > 1
-    reserved = peak * (1 + recipe.reserved_share)
-    needed = peak * (1 + (ALLOCATOR_SHARE_FSDP if is_fsdp else ALLOCATOR_SHARE)) + context
-    error = ERROR_SHARE * needed
+    lost = Constants.reserved_states_share * (tensors.peak - tensors.working)
+    lost += Constants.reserved_activations_share * tensors.working
+    lost += RESERVED_SHARE_FSDP * tensors.peak if is_fsdp else 0.0
+    reserved = tensors.peak + lost
+    needed = tensors.peak * (1 + (ALLOCATOR_SHARE_FSDP if is_fsdp else ALLOCATOR_SHARE)) + context
+    error = ERROR_SHARE * needed + ERROR_SHARE_WORKING * tensors.working
     return Meters(reserved, reserved + context, needed, needed - error, needed + error)
 
 
 def training_bytes(recipe: Recipe) -> TrainingBytes:
     """Tensor bytes of a recipe on its fullest rank."""
+    return max(stage_bytes(recipe), key=lambda stage: stage.peak)
+
+
+def stage_bytes(recipe: Recipe) -> tuple[TrainingBytes, ...]:
+    """Tensor bytes of a recipe on a rank of each stage that differs, the first one first."""
+    return tuple(_stage_bytes(recipe, stage) for stage in stages_of(recipe))
+
+
+def _stage_bytes(recipe: Recipe, stage: Stage) -> TrainingBytes:
+    """Tensor bytes of one pipeline stage on one rank."""
     model = recipe.model
-    ranks = model.params_total / _fullest_params(recipe)
+    share = stage_params(recipe, stage) / model.params_total
     is_full = recipe.method is TrainingMethod.FULL
     base = 0.0 if is_full else frozen_bytes(model, recipe.base_weights, recipe.wide_bytes)
-    trained = model.params_total if is_full else adapter_params(model, recipe.lora_rank, recipe.lora_targets)
-    trained += 0 if is_full else recipe.extra_trained_params
-    weights = (base + trained * recipe.weight_bytes) / ranks
-    gradients = trained * recipe.gradient_bytes / ranks
-    optimizer = trained * (recipe.master_bytes + recipe.state_bytes) / ranks
-    step = trained * recipe.step_bytes / ranks
+    trained = _trained_params(recipe)
+    extra = recipe.extra_trained_params * recipe.compute_bytes
+    weights = share * (base + trained * recipe.weight_bytes + extra)
+    gradients = share * (trained * recipe.gradient_bytes + extra)
+    if recipe.layer_gradients:
+        gradients /= max(1.0, stage.layers)
+    optimizer = share * (trained * (recipe.master_bytes + recipe.state_bytes) + 2 * extra)
+    step = share * (trained * recipe.step_bytes + extra)
     shards = recipe.data_parallel
     if recipe.sharding in SHARDED_WEIGHTS:
         weights /= shards
-    if recipe.sharding in SHARDED_GRADIENTS:
+    if recipe.sharding in SHARDED_GRADIENTS and not recipe.unsynced_gradients:
         gradients /= shards
     if recipe.sharding in SHARDED_STATES:
         optimizer /= shards
@@ -152,25 +169,23 @@ def training_bytes(recipe: Recipe) -> TrainingBytes:
         optimizer = step = 0.0
     if recipe.host_weights:
         weights = 0.0
-    forward = _forward_bytes(recipe)
-    gathered = _gathered_bytes(recipe)
-    copies = 2.0 * model.params_total / ranks if recipe.autocast and recipe.sharding not in SHARDED_WEIGHTS else 0.0
+    gathered = _gathered_bytes(recipe, stage)
+    copies = 2.0 * model.params_total * share if recipe.autocast and recipe.sharding not in SHARDED_WEIGHTS else 0.0
     kept = gradients if recipe.persistent_gradients else 0.0
-    activations = forward + gathered + copies
-    backward_end = gradients + gathered + _layer_bytes(recipe)
+    if recipe.embedding_gradient:
+        kept += model.embedding_params * recipe.compute_bytes
+    activations = forward_bytes(recipe, stage) + gathered + copies
+    backward_end = gradients + gathered + layer_bytes(recipe)
     peak = weights + optimizer + max(activations + kept, backward_end, gradients + step)
-    return TrainingBytes(weights, gradients, optimizer, activations, step, peak)
+    return TrainingBytes(weights, gradients, kept, optimizer, activations, step, peak)
 
 
-def _fullest_params(recipe: Recipe) -> float:
-    """Parameters on the fullest rank of tensor and pipeline parallelism: a pipeline's ends hold embedding and head."""
-    model = recipe.model
-    stages = recipe.pipeline_parallel
-    if stages == 1:
-        return model.params_total / recipe.tensor_parallel
-    ends = max(model.embedding_params, model.head_params)
-    layers = model.params_total - model.embedding_params - model.head_params
-    return (layers / stages + ends) / recipe.tensor_parallel
+def _trained_params(recipe: Recipe) -> int:
+    if recipe.trained_params is not None:
+        return recipe.trained_params
+    if recipe.method is TrainingMethod.FULL:
+        return recipe.model.params_total
+    return adapter_params(recipe.model, recipe.lora_rank, recipe.lora_targets)
 
 
 def frozen_bytes(model: ModelShape, word: str, wide_bytes: float) -> float:
@@ -199,59 +214,7 @@ def frozen_bytes(model: ModelShape, word: str, wide_bytes: float) -> float:
     return total + (model.params_total - quantised) * wide_bytes
 
 
-def _layer_bytes(recipe: Recipe) -> float:
-    """Working set of one layer in the backward pass, with the dequantised copy of its largest matrix."""
-    model = recipe.model
-    repeats = recipe.attention is not Attention.FLASH
-    # Four-bit kernels keep the input of each product, frozen 16-bit layers do not.
-    frozen = recipe.method is TrainingMethod.LORA
-    elements = widest_layer_elements(model, repeats_kv=repeats, frozen=frozen)
-    per_token = elements * recipe.compute_bytes * BACKWARD_WORKING / recipe.tensor_parallel
-    if recipe.attention is Attention.EAGER:
-        scores = eager_bytes_per_token(model, recipe.sequence_tokens, EAGER_WORKING_BYTES)
-        per_token += scores / recipe.tensor_parallel
-    copy = 0.0
-    if recipe.method is not TrainingMethod.FULL:
-        names = target_names(recipe.lora_targets, model)
-        per_token += max(adapter_elements(kind, names) for kind in model.kinds) * recipe.compute_bytes
-    if recipe.method is TrainingMethod.QLORA:
-        copy = 2.0 * max(m.params for kind in model.kinds for m in kind.mixer.matrices + kind.mlp.matrices)
-    return recipe.tokens * per_token + copy
-
-
-def _forward_bytes(recipe: Recipe) -> float:
-    """Stored activations at the end of the forward pass, with the loss or one layer's working set, whichever is larger."""
-    model = recipe.model
-    tokens = recipe.tokens
-    repeats = recipe.attention is not Attention.FLASH
-    # Four-bit kernels keep the input of each product, frozen 16-bit layers do not.
-    frozen = recipe.method is TrainingMethod.LORA
-    # A pipeline's first stage keeps as many micro-batches in flight as there are stages: all layers' worth.
-    width = recipe.checkpoint_bytes or recipe.compute_bytes
-    checkpoints = model.num_layers * model.hidden_size * width * tokens
-    checkpoints /= recipe.tensor_parallel if recipe.sequence_parallel else 1
-    elements = stack_elements(model, repeats_kv=repeats, frozen=frozen)
-    elements -= 0.0 if recipe.fp32_norms else norm_elements(model)
-    everything = elements * recipe.compute_bytes * tokens / recipe.tensor_parallel
-    if recipe.method is not TrainingMethod.FULL:
-        names = target_names(recipe.lora_targets, model)
-        added = sum(n * adapter_elements(kind, names) for n, kind in zip(model.counts, model.kinds, strict=True))
-        everything += added * recipe.compute_bytes * tokens / recipe.tensor_parallel
-    if recipe.attention is Attention.EAGER:
-        scores = eager_bytes_per_token(model, recipe.sequence_tokens)
-        everything += model.num_layers * tokens * scores / recipe.tensor_parallel
-    stored = {
-        "none": everything,
-        "full": checkpoints,
-        "selective": max(checkpoints, SELECTIVE_SHARE * everything),
-    }[recipe.checkpointing]
-    loss = tokens * model.vocab_size * recipe.loss_bytes / recipe.tensor_parallel
-    if recipe.pipeline_parallel > 1:
-        return stored + _layer_bytes(recipe)
-    return stored + max(loss, _layer_bytes(recipe) if recipe.checkpointing != "none" else 0.0)
-
-
-def _gathered_bytes(recipe: Recipe) -> float:
+def _gathered_bytes(recipe: Recipe, stage: Stage) -> float:
     """Full layers that a weight-sharded run holds for a moment, and buckets of gradient sharding."""
     model = recipe.model
     if recipe.sharding in SHARDED_WEIGHTS and recipe.data_parallel > 1:
@@ -262,10 +225,10 @@ def _gathered_bytes(recipe: Recipe) -> float:
             return model.params_total * width / recipe.tensor_parallel
         if recipe.method is TrainingMethod.QLORA:
             width = bits_of(recipe.base_weights) / 8
-        return GATHERED_UNITS * layer * width + ends * recipe.compute_bytes
+        return Constants.gathered_layers * layer * width + ends * recipe.compute_bytes
     if recipe.sharding in DEEPSPEED and recipe.method is TrainingMethod.FULL:
-        # Two reduce buckets of 5e8 16-bit elements by default, never more than the rank's own gradients.
-        return min(2 * 5e8, _fullest_params(recipe)) * 2.0
+        # Two 16-bit buckets, never more than the rank's own gradients.
+        return min(2 * BUCKET_ELEMENTS, stage_params(recipe, stage)) * 2.0
     return 0.0
 
 

@@ -15,12 +15,12 @@ from provisioner.sizing.shapes import Layer, Mlp, ModelShape
 
 NORM_ELEMENTS = 2
 """Each RMS or layer norm stores an fp32 copy of its input, two elements of the compute type."""
-SELECTIVE_SHARE = 0.45
-"""Share of a layer that selective checkpointing keeps: the outputs of matrix products and attention."""
 EAGER_BYTES_PER_SCORE = 6
 """Bytes per attention score that eager attention stores: fp32 softmax and its 16-bit copy."""
-EAGER_WORKING_BYTES = 14
-"""Bytes per score while one layer runs backward: scores, softmax and their gradients (7B models at 8,192 tokens, ms-swift)."""
+FUSED_BYTES_PER_SCORE = 5
+FUSED_WORKING_BYTES = 9
+"""The same with a fused softmax: two 16-bit tensors and a dropout mask (arXiv 2205.05198); two gradients more in the backward
+pass of one layer."""
 
 
 def frozen_elements(layer: Layer, hidden: int) -> float:
@@ -52,14 +52,21 @@ def layer_elements(layer: Layer, hidden: int, *, repeats_kv: bool = False, froze
     return total
 
 
+def norm_elements(layer: Layer, hidden: int) -> float:
+    """Elements per token that the norms of a layer store in fp32."""
+    halves = (layer.mixer.kind != "none") + bool(layer.mlp.matrices or layer.mlp.experts)
+    return halves * NORM_ELEMENTS * hidden
+
+
 @lru_cache(maxsize=512)
-def norm_elements(shape: ModelShape) -> float:
-    """Elements per token that the norms of all layers store in fp32."""
-    halves = sum(
-        count * ((kind.mixer.kind != "none") + bool(kind.mlp.matrices or kind.mlp.experts))
-        for count, kind in zip(shape.counts, shape.kinds, strict=True)
-    )
-    return float(halves * NORM_ELEMENTS * shape.hidden_size)
+def whole_elements(layer: Layer, hidden: int) -> float:
+    """Elements per token of a layer that tensor parallelism alone does not divide: residuals and inputs of hidden size.
+
+    Source: NVIDIA/Megatron-LM's activation count, 10 of 34 bytes per token and unit of width without sequence parallelism
+    (arXiv 2205.05198).
+    """
+    halves = (layer.mixer.kind != "none") + bool(layer.mlp.matrices or layer.mlp.experts)
+    return halves * (2.5 + NORM_ELEMENTS) * hidden
 
 
 def mlp_elements(mlp: Mlp, hidden: int) -> float:
@@ -83,7 +90,9 @@ def widest_layer_elements(shape: ModelShape, *, repeats_kv: bool = False, frozen
     return max(layer_elements(kind, shape.hidden_size, repeats_kv=repeats_kv, frozen=frozen) for kind in shape.kinds)
 
 
-def eager_bytes_per_token(shape: ModelShape, sequence_tokens: int, bytes_per_score: int = EAGER_BYTES_PER_SCORE) -> int:
+def eager_bytes_per_token(
+    shape: ModelShape, sequence_tokens: int, bytes_per_score: float = EAGER_BYTES_PER_SCORE
+) -> float:
     """Bytes per token and layer of eager attention's scores."""
     heads = max((kind.mixer.heads for kind in shape.kinds if kind.mixer.kind in ("full", "window")), default=0)
     return heads * sequence_tokens * bytes_per_score

@@ -27,10 +27,6 @@ momentum for SGD, Lion and Muon (which leaves embeddings to AdamW), row and colu
 """
 FOLLOWS_PARAMETERS = (Optimizer.ADAMW, Optimizer.SGD, Optimizer.LION, Optimizer.MUON)
 """Optimizers whose state has the parameters' own width (vramcalc 0.1.2 benchmarks/results.jsonl)."""
-RESERVED_SHARE_TRAINER = 0.20
-"""Reserved over allocated of Hugging Face Trainer with FSDP (7 to 9 % on one GPU): 41 runs of
-foundation-model-stack/fms-acceleration scripts/benchmarks/refs.
-"""
 FOREACH = (Optimizer.ADAMW,)
 """Optimizers whose default step holds one more parameter-sized set (torch.optim, foreach)."""
 SHARDED_WEIGHTS = (Sharding.ZERO3, Sharding.FSDP)
@@ -72,7 +68,7 @@ class Recipe:
     """Bytes of the frozen parameters that are not quantised (4 after k-bit preparation)."""
     persistent_gradients: bool = False
     extra_trained_params: int = 0
-    """Modules trained in full beside adapters (embedding, head)."""
+    """Modules trained in full beside adapters (embedding, head): a copy in the compute type with gradient and moments."""
     checkpoint_bytes: float | None = None
     """Bytes per element of checkpointed hidden states where they are wider than the compute type: FSDP with fp32 adapters
     hands fp32 hidden states from layer to layer (Llama-3-8B and Llama-2-70B runs of fms-acceleration).
@@ -83,9 +79,28 @@ class Recipe:
     """A weight-sharded run ends its backward pass with all layers gathered (LitGPT with FSDP over 2 and 4 GPUs: adapters of a
     7B model 20.7 GiB, of a 13B model 33.1 GiB)."""
     sequence_parallel: bool = False
-    """Tensor-parallel ranks share norms and checkpoints along the sequence."""
-    reserved_share: float = 0.08
-    """Reserved over allocated where memory is plentiful."""
+    """Tensor-parallel ranks share norms, residuals and checkpoints along the sequence; without, each holds them whole."""
+    micro_batches: int | None = None
+    """Micro-batches of one optimizer step; a pipeline holds no more of them at once. ``None``: at least as many as stages."""
+    is_staged: bool = False
+    """A pipeline without a schedule (a device map): one micro-batch is under way at a time."""
+    trained_params: int | None = None
+    """Trained parameters where they are neither the whole model nor low-rank adapters."""
+    adapter_kind: str = "low-rank"
+    """What adapters add to the activations of the matrices they sit on: ``low-rank``, ``scale`` (a product with every output)
+    or ``none`` (prompts and prefixes)."""
+    fused_qkv: bool = False
+    """Queries, keys and values are one product, and an adapter on them keeps their input once."""
+    fused_softmax: bool = False
+    """Eager attention whose softmax never widens its scores (Megatron)."""
+    unsynced_gradients: bool = False
+    """Gradients are summed over micro-batches before ranks share them: whole on each rank, however they are sharded later."""
+    layer_gradients: bool = False
+    """Gradients are applied layer by layer and never all there."""
+    context_bytes: int | None = None
+    """CUDA context and kernels where they differ from those of a current release."""
+    embedding_gradient: bool = False
+    """A frozen embedding that still gets a gradient, which nothing clears."""
     host_states: bool = False
     host_weights: bool = False
     bucket_view: bool = False
@@ -145,7 +160,6 @@ def recipe_for(demand: TrainingDemand, layout: Layout, accelerator: Accelerator)
         lora_rank=0 if is_full else demand.lora_rank,
         lora_targets=demand.lora_targets,
         checkpoint_bytes=4.0 if layout.sharding is Sharding.FSDP and not is_full else None,
-        reserved_share=RESERVED_SHARE_TRAINER if layout.sharding is Sharding.FSDP else 0.08,
         wide_bytes=4.0 if demand.method is TrainingMethod.QLORA else width,
     )
 

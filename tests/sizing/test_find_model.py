@@ -207,6 +207,6 @@ def test_missing_and_unknown_dimensions_are_named():
 
 def test_the_list_has_every_bundled_model_once():
     ids = [model.id for model in known_models()]
-    assert len(ids) == len(set(ids)) == 364 + 55
+    assert len(ids) == len(set(ids)) == 364 + 8 + 55
     assert ids == sorted(ids, key=str.lower)
     assert all(model.params_total >= model.params_active > 0 for model in known_models())
