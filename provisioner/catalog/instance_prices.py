@@ -118,12 +118,27 @@ def joined_sources(*sources: str) -> str:
     return ";".join(dict.fromkeys(key for source in sources for key in source.split(";")))
 
 
-def index_commitments(rows: list[tuple[str, ...]]) -> dict[tuple[str, str, str], dict[str, Price]]:
-    """``commit_1y`` and ``commit_3y`` prices per hour by (cloud, instance type, region); local SSD is not in them."""
+COMMITMENTS = frozenset({"commit_1y", "commit_3y"})
+_MODEL = PriceRow._fields.index("purchase_model")
+
+
+def index_commitments(
+    rows: list[tuple[str, ...]], instances: Mapping[tuple[str, str], InstanceType], services: ServicePrices
+) -> dict[tuple[str, str, str], dict[str, Price]]:
+    """``commit_1y`` and ``commit_3y`` prices per hour by (cloud, instance type, region).
+
+    Bundled local disks that the row leaves out are added at the on-demand rate: they are billed beside the contract.
+    """
     found: dict[tuple[str, str, str], dict[str, Price]] = {}
-    for row in map(PriceRow._make, rows):
-        if row.purchase_model.startswith("commit_"):
-            codes = split_codes(row.codes)
-            price = Price(Decimal(row.amount), "hour", row.region, row.source, row.as_of, row.confidence, codes)
-            found.setdefault((row.cloud, row.instance_type, row.region), {})[row.purchase_model] = price
+    for cells in rows:
+        if cells[_MODEL] not in COMMITMENTS:
+            continue
+        row = PriceRow._make(cells)
+        price = InstancePrice(Decimal(row.amount), row.source, row.as_of, split_codes(row.codes))
+        if row.excludes == "local_ssd":
+            instance = instances[row.cloud, row.instance_type]
+            price = with_local_ssd(price, instance, row.region, CapacityType.ON_DEMAND, services)
+        found.setdefault((row.cloud, row.instance_type, row.region), {})[row.purchase_model] = Price(
+            price.amount_usd, "hour", row.region, price.source, price.as_of, row.confidence, price.suspect
+        )
     return found

@@ -18,6 +18,7 @@ ANY_REGION = "*"
 _WORLDWIDE = ("internet", "internet, worldwide except China and Australia")
 """Destinations that mean the public internet as such."""
 _PUBLIC_IP_ITEMS = {"aws": "public_ipv4_address", "gcp": "external_ipv4_in_use_standard_vm"}
+_SPOT_IP_ITEMS = {"aws": "public_ipv4_address", "gcp": "external_ipv4_in_use_spot_vm"}
 
 
 @record(frozen=True, slots=True)
@@ -116,9 +117,9 @@ class ServicePrices:
         tiers = _in_region(self._misc, (cloud, item), region)
         return tiers[0].price if tiers else None
 
-    def public_ip_price(self, cloud: str) -> Price | None:
-        """USD per hour of a public IPv4 address in use by a running on-demand machine, or ``None``."""
-        item = _PUBLIC_IP_ITEMS.get(cloud)
+    def public_ip_price(self, cloud: str, *, is_spot: bool = False) -> Price | None:
+        """USD per hour of a public IPv4 address in use by a running machine, or ``None``. Google Cloud asks half on spot machines."""
+        item = (_SPOT_IP_ITEMS if is_spot else _PUBLIC_IP_ITEMS).get(cloud)
         return self.misc_price(cloud, item, ANY_REGION) if item else None
 
 

@@ -242,9 +242,9 @@ class Catalog:
         """USD per GiB to the internet by GiB a month; ``prices.tiered_cost_usd`` sums them."""
         return self.services.egress_tiers(cloud, region)
 
-    def public_ip_price(self, cloud: str) -> Price | None:
+    def public_ip_price(self, cloud: str, *, is_spot: bool = False) -> Price | None:
         """USD per hour of a public IPv4 address in use."""
-        return self.services.public_ip_price(cloud)
+        return self.services.public_ip_price(cloud, is_spot=is_spot)
 
     def commitments(self, cloud: str, instance_type: str, region: str) -> Mapping[str, Price]:
         """``commit_1y`` and ``commit_3y`` prices per hour where known, for comparison."""
@@ -252,7 +252,13 @@ class Catalog:
 
     @cached_property
     def _commitments(self) -> dict[tuple[str, str, str], dict[str, Price]]:
-        return index_commitments(self._price_rows)
+        return index_commitments(self._price_rows, self.instances, self.services)
+
+    def block_start(self, lot: Lot) -> str | None:
+        """When the capacity block whose price a lot has would start, RFC 3339; ``None`` where no offer of one was read."""
+        from provisioner.catalog.blocks import block_start
+
+        return block_start(self._files, lot)
 
     def price_sources(self, cloud: str | None = None) -> tuple[PriceSource, ...]:
         """Where prices come from, with their dates."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from provisioner.planner.documents import MONEY_FIELDS, OTHER_MONEY_FIELDS, RATE_FIELDS, TERM_FIELDS, plan_document
+from provisioner.planner.cost_documents import MONEY_FIELDS, OTHER_MONEY_FIELDS
+from provisioner.planner.documents import RATE_FIELDS, TERM_FIELDS, plan_document
 from provisioner.planner.plan import Plan
 
 SCHEMA = "gpuprov.plan-comparison/1"

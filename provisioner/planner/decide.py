@@ -8,6 +8,7 @@ from dataclasses import replace
 from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Arrangement
 from provisioner.planner.clusters import instances_per_copy
+from provisioner.planner.economics import cost_of_choice
 from provisioner.planner.explain import reasons
 from provisioner.planner.largest import largest_that_fits
 from provisioner.planner.launch import launch_argv, launch_env
@@ -63,7 +64,7 @@ def _plan(request: Request, market: Market, outcome: Outcome) -> Plan:
         footprint=footprint,
         largest=largest_that_fits(request.demand, replace(arrangement.layout, replicas=1), arrangement.accelerator),
         throughput=_rounded(arrangement.throughput),
-        cost=best.bill.cost,
+        cost=cost_of_choice(best.terms),
         storage=outcome.tariff.account(arrangement).items(best.offer.region),
         launch_argv=launch_argv(
             request,
@@ -173,7 +174,11 @@ def _alternatives(catalog: Catalog, candidates: Sequence[Candidate]) -> tuple[Al
         best.setdefault((candidate.offer.cloud, candidate.offer.instance.name), candidate)
     others: Iterable[Candidate] = list(best.values())[1 : ALTERNATIVES_MAX + 1]
     return tuple(
-        Alternative(_planned(catalog, each), replace(each.arrangement.footprint, assumptions=()), each.bill.cost)
+        Alternative(
+            _planned(catalog, each),
+            replace(each.arrangement.footprint, assumptions=()),
+            replace(each.bill.cost, lines=()),
+        )
         for each in others
     )
 

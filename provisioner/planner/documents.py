@@ -4,40 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import InvalidOperation
 from typing import Any
 
 from provisioner.errors import UsageError
-from provisioner.planner.plan import (
-    SCHEMA,
-    Alternative,
-    Cost,
-    Plan,
-    PlannedOffer,
-    Rejection,
-    SpotEconomics,
-    StorageItem,
+from provisioner.planner.cost_documents import (
+    cost_document,
+    cost_summary,
+    money,
+    plain_number,
+    read_cost,
+    read_money,
 )
+from provisioner.planner.plan import SCHEMA, Alternative, Plan, PlannedOffer, Rejection, StorageItem
 from provisioner.sizing.footprint import Assumption, Footprint, MemoryTerms
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.throughput import Throughput
-from provisioner.units import decimal_string
 from provisioner.vocabulary import Sharding
 
 Document = dict[str, Any]
 
-MONEY_FIELDS = (
-    "compute_usd_per_hour",
-    "storage_usd_per_month",
-    "egress_usd_per_month",
-    "stopped_usd_per_month",
-    "total_usd_per_month",
-    "run_usd",
-    "usd_per_million_tokens",
-)
-"""Money of the contracted ``cost`` object, in its order."""
-OTHER_MONEY_FIELDS = ("public_ip_usd_per_month", "rework_usd_per_month")
-"""Money that the total holds beside the contracted terms."""
 _NO_SUPPLY: Document = {"likelihood": "unknown", "as_of": None}
 """Plans saved before supply was part of them."""
 TERM_FIELDS = (
@@ -84,7 +70,7 @@ def plan_document(plan: Plan) -> Document:
         "footprint": footprint_document(plan.footprint) if plan.footprint else None,
         "largest": dict(plan.largest) or None,
         "throughput": throughput_document(plan.throughput) if plan.throughput else None,
-        "cost": _cost_document(plan.cost) if plan.cost else None,
+        "cost": cost_document(plan.cost) if plan.cost else None,
         "storage": [_storage_document(item) for item in plan.storage],
         "launch": {"argv": list(plan.launch_argv), "env": dict(sorted(plan.launch_env.items()))},
         "failover": [_offer_document(offer) for offer in plan.failover],
@@ -130,7 +116,7 @@ def _read_plan(document: Mapping[str, Any]) -> Plan:
         throughput=Throughput(**{key: document["throughput"][key] for key in RATE_FIELDS})
         if document["throughput"]
         else None,
-        cost=_read_cost(document["cost"]) if document["cost"] else None,
+        cost=read_cost(document["cost"]) if document["cost"] else None,
         storage=tuple(_read_storage(item) for item in document["storage"]),
         launch_argv=tuple(_text(word) for word in launch["argv"]),
         launch_env={_text(key): _text(value) for key, value in launch["env"].items()},
@@ -152,9 +138,9 @@ def _offer_document(offer: PlannedOffer) -> Document:
         "instance_type": offer.instance_type,
         "instances": offer.instances,
         "gpu": offer.gpu,
-        "gpus_per_instance": _plain_number(offer.gpus_per_instance),
+        "gpus_per_instance": plain_number(offer.gpus_per_instance),
         "capacity_type": offer.capacity_type,
-        "price_usd_per_hour": _money(offer.price_usd_per_hour),
+        "price_usd_per_hour": money(offer.price_usd_per_hour),
         "price_as_of": offer.price_as_of,
         "interconnect": offer.interconnect,
         "layout": {
@@ -181,7 +167,7 @@ def _read_offer(document: Mapping[str, Any]) -> PlannedOffer:
         gpu=_text(document["gpu"]),
         gpus_per_instance=float(document["gpus_per_instance"]),
         capacity_type=_text(document["capacity_type"]),
-        price_usd_per_hour=_read_money(document["price_usd_per_hour"]),
+        price_usd_per_hour=read_money(document["price_usd_per_hour"]),
         price_as_of=document["price_as_of"],
         interconnect=_text(document["interconnect"]),
         layout=Layout(
@@ -228,50 +214,16 @@ def throughput_document(throughput: Throughput) -> Document:
     return {key: getattr(throughput, key) for key in RATE_FIELDS}
 
 
-def _cost_document(cost: Cost) -> Document:
-    document: Document = {key: _money(getattr(cost, key)) for key in MONEY_FIELDS}
-    document["spot"] = _spot_document(cost.spot) if cost.spot else None
-    document |= {key: _money(getattr(cost, key)) for key in OTHER_MONEY_FIELDS}
-    document["hours_per_month"] = _plain_number(cost.hours_per_month)
-    document["run_hours"] = _plain_number(cost.run_hours)
-    return document
-
-
-def _spot_document(spot: SpotEconomics) -> Document:
-    return {
-        "interruption_rate": spot.interruption_rate,
-        "expected_rework_usd": _money(spot.expected_rework_usd),
-        "breakeven": _money(spot.breakeven),
-    }
-
-
-def _read_cost(document: Mapping[str, Any]) -> Cost:
-    spot = document["spot"]
-    return Cost(
-        **{key: _read_money(document[key]) for key in MONEY_FIELDS},
-        **{key: _read_money(document.get(key)) for key in OTHER_MONEY_FIELDS},
-        hours_per_month=_read_number(document.get("hours_per_month")),
-        run_hours=_read_number(document.get("run_hours")),
-        spot=SpotEconomics(
-            interruption_rate=_read_number(spot["interruption_rate"]),
-            expected_rework_usd=_read_money(spot["expected_rework_usd"]),
-            breakeven=_read_money(spot["breakeven"]),
-        )
-        if spot
-        else None,
-    )
-
-
 def _alternative_document(alternative: Alternative) -> Document:
     return _offer_document(alternative.offer) | {
         "footprint": footprint_document(alternative.footprint),
-        "cost": _cost_document(alternative.cost),
+        "cost": cost_summary(alternative.cost),
     }
 
 
 def _read_alternative(document: Mapping[str, Any]) -> Alternative:
     return Alternative(
-        offer=_read_offer(document), footprint=_read_footprint(document["footprint"]), cost=_read_cost(document["cost"])
+        offer=_read_offer(document), footprint=_read_footprint(document["footprint"]), cost=read_cost(document["cost"])
     )
 
 
@@ -301,7 +253,7 @@ def _storage_document(item: StorageItem) -> Document:
         "kind": item.kind,
         "size_bytes": item.size_bytes,
         "service": item.service,
-        "usd_per_month": _money(item.usd_per_month),
+        "usd_per_month": money(item.usd_per_month),
         "count": item.count,
     }
 
@@ -312,30 +264,9 @@ def _read_storage(document: Mapping[str, Any]) -> StorageItem:
         kind=_text(document["kind"]),
         size_bytes=_count(document["size_bytes"]),
         service=document["service"],
-        usd_per_month=_read_money(document["usd_per_month"]),
+        usd_per_month=read_money(document["usd_per_month"]),
         count=_count(document.get("count", 1)),
     )
-
-
-def _money(amount: Decimal | None) -> str | None:
-    return None if amount is None else decimal_string(amount)
-
-
-def _read_money(text: Any) -> Decimal | None:
-    if text is None:
-        return None
-    if not isinstance(text, str):
-        raise TypeError(f"money is a decimal string, not {text!r}")
-    return Decimal(text)
-
-
-def _plain_number(value: float | None) -> float | int | None:
-    """``1`` for ``1.0``: a whole count reads as one."""
-    return int(value) if value is not None and value == int(value) else value
-
-
-def _read_number(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 def _text(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from provisioner.planner.bill_notes import bill_notes
 from provisioner.planner.candidates import loaded_weights_bytes
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
@@ -27,14 +28,15 @@ vCPU of P and G types); smaller needs are granted within minutes."""
 
 
 def plan_warnings(request: Request, market: Market, candidate: Candidate, fit: Fit) -> tuple[str, ...]:
-    """All warnings about a choice, in the order: memory, host, model, price, work."""
+    """All warnings about a choice, in the order: memory, host, model, price, bill, work."""
     return (
         *_memory(candidate, fit),
         *_host(candidate),
         *_count(candidate),
         *model_warnings(request),
         *_format(request, candidate),
-        *_price(request, market, candidate),
+        *_price(market, candidate),
+        *bill_notes(request, candidate),
         *_quota(market, candidate),
         *_work(request, candidate),
     )
@@ -96,7 +98,7 @@ def _format(request: Request, candidate: Candidate) -> Iterator[str]:
         yield f"{gpu.gpu_class} has no FP8 units: fp8 weights save memory there, not compute time"
 
 
-def _price(request: Request, market: Market, candidate: Candidate) -> Iterator[str]:
+def _price(market: Market, candidate: Candidate) -> Iterator[str]:
     terms, offer = candidate.terms, candidate.offer
     for code in offer.suspect:
         yield f"price of {offer.key}: {market.catalog.explain_code(code)} ({code})"
@@ -108,8 +110,6 @@ def _price(request: Request, market: Market, candidate: Candidate) -> Iterator[s
         yield f"no price is known for {' and '.join(terms.stand_ins)} in {offer.region}: that of the cloud's reference region was taken"
     if terms.risk is not None and terms.risk.interruption_rate is None:
         yield f"nobody publishes how often {offer.cloud} takes {offer.instance.name} back: ranked as if once a day; the total leaves rework out"
-    if request.requirements.capacity == "reserved":
-        yield "reserved capacity is a commitment with a start and an end: compare it with your own terms"
 
 
 def _quota(market: Market, candidate: Candidate) -> Iterator[str]:

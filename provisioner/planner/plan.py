@@ -50,6 +50,63 @@ class SpotEconomics:
     interruption_rate: float | None
     expected_rework_usd: Decimal | None
     breakeven: Decimal | None
+    saved_usd: Decimal | None = None
+    """Against on-demand in the same region over the run, else the month, rework counted."""
+    expected_interruptions: float | None = None
+    """Over the run, else the month."""
+    lost_hours_each: float | None = None
+    """Work and waiting lost by one: half a checkpoint interval, then a new machine and its weights."""
+
+
+@record(frozen=True, slots=True)
+class BillLine:
+    """One item of a month's or a run's bill: ``quantity`` of ``unit`` at ``unit_price_usd`` makes ``amount_usd``."""
+
+    item: str
+    """``compute``, ``rework``, ``public-address``, ``nat-gateway``, ``disk:<name>``, ``egress``, ``nat-processing`` or
+    ``weights-transfer``."""
+    per: str
+    """``month`` or ``run``."""
+    quantity: Decimal | None
+    unit: str
+    unit_price_usd: Decimal | None
+    amount_usd: Decimal | None
+    source: str | None = None
+    as_of: str | None = None
+    note: str | None = None
+    in_total: bool = True
+    """Not for an item whose amount is unknown and that the total leaves out; the plan warns of each."""
+
+
+@record(frozen=True, slots=True)
+class Commitment:
+    """What buying capacity ahead means. ``None`` is what only the cloud's own offer says."""
+
+    kind: str
+    """The capacity type: ``reserved``, ``capacity-block`` or ``flex-start``."""
+    start: str | None
+    days: int | None
+    """Whole days that are paid for."""
+    upfront_usd: Decimal | None
+    """Paid at the purchase, used or not; ``0`` where use is billed."""
+    terms: str
+
+
+@record(frozen=True, slots=True)
+class CommittedRate:
+    """A one- or three-year contract beside on-demand; ``None`` where no price is known. Never bought by ``up``."""
+
+    years: int
+    usd_per_hour: Decimal | None
+    """All instances."""
+    usd_per_month: Decimal | None
+    """Of 730 hours, used or not."""
+    saved_usd_per_month: Decimal | None
+    """Against on-demand for the hours a month of this workload; below 0 where it is dearer."""
+    breakeven_hours_per_month: float | None
+    """Hours of use from which it is cheaper; ``None`` also where it never is."""
+    as_of: str | None = None
+    source: str | None = None
 
 
 @record(frozen=True, slots=True)
@@ -70,6 +127,18 @@ class Cost:
     hours_per_month: float | None = None
     run_hours: float | None = None
     """Predicted length of a fine-tuning, pre-training or batch; ``None`` where the spec gives no amount of work."""
+    transfer_usd_per_month: Decimal | None = None
+    """Fetching the weights from another region or cloud, and the NAT gateway where there is one."""
+    total_usd_per_hour: Decimal | None = None
+    """Everything that is billed by time while the machines run: compute, addresses or gateway, disks."""
+    snapshot_usd_per_month: Decimal | None = None
+    """What a month of the disks would cost as snapshots at most, instead of ``stopped_usd_per_month``."""
+    lines: tuple[BillLine, ...] = ()
+    """Every item of the month, then of the run; those in the total add up to it. Of the choice alone."""
+    commitment: Commitment | None = None
+    """What buying ahead means, where the capacity type asks for it."""
+    commitments: tuple[CommittedRate, ...] = ()
+    """Contracts beside on-demand, for an endpoint on demand. Of the choice alone."""
 
 
 @record(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from provisioner.catalog.offers import Lot
+from provisioner.planner.account import Terms
 from provisioner.planner.candidates import NEAR_EQUAL_RATE, Arrangement
 from provisioner.planner.economics import Bill, bill_of
-from provisioner.planner.tariff import Terms
 from provisioner.planner.work import main_rate
 from provisioner.records import record
 from provisioner.vocabulary import Objective

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from functools import cached_property
+from typing import NamedTuple
 
 from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.prices import Price
@@ -37,6 +38,14 @@ HYPERDISK_FAMILIES = ("a3-ultra", "a4", "g4")
 HYPERDISK_SERVICE = "hyperdisk_balanced"
 SHARED_SERVICE = {"aws": "fsx_for_lustre_persistent_2_ssd_125_mb_s_per_tib"}
 """Shared file system of each cloud whose price the catalog knows; GCP's is unknown."""
+SHARED_SIZES_GIB = {"aws": (1200, 2400)}
+"""Smallest size and step of the shared file system: what is asked for is rounded up to what can be made.
+
+Source: FSx for Lustre, storage capacity of persistent SSD file systems: 1,200 GiB, 2,400 GiB and increments of 2,400 GiB.
+"""
+SNAPSHOT_SERVICE = {"aws": "ebs_snapshot_standard", "gcp": "pd_snapshot_regional"}
+BLOCK_KINDS = frozenset({"root", "data", "checkpoints"})
+"""Disks that can be kept as snapshots."""
 
 MOMENT_BYTES = {
     Optimizer.ADAMW: 8.0,
@@ -66,19 +75,35 @@ class Disk:
 
 
 def disks_for(request: Request, arrangement: Arrangement) -> tuple[Disk, ...]:
-    """Root disks, data, checkpoints, a shared file system, and the local disks that the price includes."""
+    """Root disks, data, checkpoints, a shared file system, and the local disks that the price includes.
+
+    A block disk serves one machine. Where a training spans several and shares by ``auto``, its data and checkpoints are on the
+    shared file system.
+    """
     storage, instance = request.workload.storage, arrangement.instance
     block = disk_service(instance)
     disks = [Disk("root", root_bytes(request, arrangement), arrangement.instances, block)]
-    if storage.data is not None:
-        disks.append(Disk("data", storage.data, 1, block))
-    if (size := checkpoint_disk_bytes(request, arrangement)) is not None:
-        disks.append(Disk("checkpoints", size, 1, block))
-    if isinstance(storage.shared, int):
-        disks.append(Disk("shared", storage.shared, 1, SHARED_SERVICE.get(instance.cloud)))
+    own = [("data", storage.data), ("checkpoints", checkpoint_disk_bytes(request, arrangement))]
+    shared = storage.shared if isinstance(storage.shared, int) else None
+    if storage.shared == "auto" and request.workload.task.is_training and arrangement.instances > 1:
+        shared = sum(size for _, size in own if size is not None) or None
+        own = []
+    disks += [Disk(kind, size, 1, block) for kind, size in own if size is not None]
+    if shared is not None:
+        disks.append(Disk("shared", shared_bytes(instance.cloud, shared), 1, SHARED_SERVICE.get(instance.cloud)))
     if instance.local_ssd_kind == "bundled" and instance.local_ssd_bytes:
         disks.append(Disk("local", instance.local_ssd_bytes, arrangement.instances, None))
     return tuple(disks)
+
+
+def shared_bytes(cloud: str, wanted_bytes: int) -> int:
+    """The size of a shared file system that can be made and holds what is wanted."""
+    if cloud not in SHARED_SIZES_GIB:
+        return wanted_bytes
+    smallest, step = SHARED_SIZES_GIB[cloud]
+    if wanted_bytes <= smallest * GIB:
+        return smallest * GIB
+    return math.ceil(wanted_bytes / (step * GIB)) * step * GIB
 
 
 def disk_service(instance: InstanceType) -> str:
@@ -117,6 +142,24 @@ def checkpoint_disk_bytes(request: Request, arrangement: Arrangement) -> int | N
         return None
     size = CHECKPOINTS_KEPT * _checkpoint_bytes(request, arrangement)
     return max(1, math.ceil(size / ROOT_STEP_BYTES)) * ROOT_STEP_BYTES
+
+
+class Checkpoints(NamedTuple):
+    """What a training writes: so many checkpoints of a size, while the disk has room for fewer."""
+
+    written: int
+    bytes_each: int
+    room: int
+
+
+def checkpoints_of(request: Request, arrangement: Arrangement, run_hours: float | None) -> Checkpoints | None:
+    """The checkpoints of a run of known length; ``None`` where none are written, or nobody says how often."""
+    training, size = request.workload.training, checkpoint_disk_bytes(request, arrangement)
+    every = training.checkpoint.every if training and training.checkpoint else None
+    each = math.ceil(_checkpoint_bytes(request, arrangement))
+    if every is None or run_hours is None or size is None or not each:
+        return None
+    return Checkpoints(max(1, int(run_hours * 3600 / every.total_seconds())), each, int(size // each))
 
 
 def _checkpoint_bytes(request: Request, arrangement: Arrangement) -> float:

@@ -7,7 +7,8 @@ from typing import IO
 
 from provisioner.planner.compare import PARTS, Difference, Value, compare_plans
 from provisioner.planner.plan import Plan
-from provisioner.report.summary import Section, Summary, headline
+from provisioner.report.section import Section
+from provisioner.report.summary import Summary, headline
 from provisioner.report.tables import plan_console, print_summary
 from provisioner.units import format_gib, format_usd
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from html import escape
 
 from provisioner.planner.plan import Plan
-from provisioner.report.summary import Section, memory_section, summarise
+from provisioner.report.section import Section
+from provisioner.report.summary import memory_section, summarise
 
 STYLE = """
 :root { color-scheme: light dark; --line: #d0d7de; --soft: #57606a; --bar: #4c7ebf; --good: #1a7f37; --tight: #9a6700; --bad: #cf222e; }

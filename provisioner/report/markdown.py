@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from provisioner.planner.plan import Plan
-from provisioner.report.summary import Section, summarise
+from provisioner.report.section import Section
+from provisioner.report.summary import summarise
 
 
 def plan_markdown(plan: Plan, *, explain: bool = False) -> str:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 
 from provisioner.planner.explain import GROUPS_SHOWN, group_rejections
-from provisioner.planner.plan import Cost, Plan, PlannedOffer
-from provisioner.units import decimal_string, format_gib, format_usd
+from provisioner.planner.plan import Plan, PlannedOffer
+from provisioner.report.bill import bill_section, commitments_section, lines_section, spoken_total, storage_section
+from provisioner.report.section import UNKNOWN, Section, usd
+from provisioner.units import format_gib
 
 SHOWN_SHORT = 5
 """Failover offers and alternatives without ``--explain``."""
 BAR_CELLS = 24
-HOURS_A_DAY = 24
-UNKNOWN = "unknown"
 
 _TERMS = (
     ("weights", "weights_bytes"),
@@ -24,17 +23,6 @@ _TERMS = (
     ("optimizer", "optimizer_bytes"),
     ("overhead", "overhead_bytes"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A titled table. ``header`` may be empty; ``right`` are the columns of numbers."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    right: frozenset[int] = frozenset()
-    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +58,7 @@ def headline(plan: Plan) -> str:
     choice = plan.choice
     if choice is None:
         return "nothing fits under the requirements"
-    price = f"{_usd(choice.price_usd_per_hour, 4)}/h" + (
+    price = f"{usd(choice.price_usd_per_hour, 4)}/h" + (
         f" (price of {choice.price_as_of})" if choice.price_as_of else ""
     )
     count = f"{choice.instances} x " if choice.instances > 1 else ""
@@ -101,6 +89,9 @@ def _sections(plan: Plan, *, explain: bool) -> Iterator[Section]:
     yield memory_section(plan)
     yield speed_section(plan)
     yield bill_section(plan)
+    if explain:
+        yield lines_section(plan)
+    yield commitments_section(plan)
     yield storage_section(plan)
     yield failover_section(plan, None if explain else SHOWN_SHORT)
     yield alternatives_section(plan, None if explain else SHOWN_SHORT)
@@ -178,71 +169,12 @@ def speed_section(plan: Plan) -> Section:
     )
 
 
-def bill_section(plan: Plan) -> Section:
-    """The whole bill, by what it is made of."""
-    cost = plan.cost
-    if cost is None:
-        return Section("", (), ())
-    hours = f"{cost.hours_per_month:g} h" if cost.hours_per_month is not None else "the hours used"
-    rows = [
-        ("compute, an hour", _usd(cost.compute_usd_per_hour, 4)),
-        ("disks, a month", _usd(cost.storage_usd_per_month)),
-        (f"public address, {hours} a month", _usd(cost.public_ip_usd_per_month)),
-        ("traffic to the internet, a month", _usd(cost.egress_usd_per_month)),
-        ("while stopped, a month", _usd(cost.stopped_usd_per_month)),
-        (f"total, {hours} a month", _usd(cost.total_usd_per_month)),
-    ]
-    if cost.run_usd is not None:
-        rows.append(
-            (f"one run, {cost.run_hours:,.1f} h" if cost.run_hours is not None else "one run", _usd(cost.run_usd))
-        )
-    if cost.usd_per_million_tokens is not None:
-        trained = plan.throughput is not None and plan.throughput.train_tokens_per_s is not None
-        tokens = "per million tokens trained" if trained else "per million tokens at full load"
-        rows.append((tokens, _usd(cost.usd_per_million_tokens, 4)))
-    rows += _spot_rows(cost)
-    return Section("Bill", (), tuple(rows), frozenset({1}), unbounded_note(plan))
-
-
-def _spot_rows(cost: Cost) -> list[tuple[str, str]]:
-    if cost.spot is None:
-        return []
-    rate = f"{cost.spot.interruption_rate:.0%}" if cost.spot.interruption_rate is not None else UNKNOWN
-    rows = [("machines interrupted in a month", rate), ("expected rework", _usd(cost.spot.expected_rework_usd, 4))]
-    if cost.spot.breakeven is not None:
-        rows.append(("stays cheaper up to, interruptions an hour", decimal_string(cost.spot.breakeven)))
-    return rows
-
-
-def unbounded_note(plan: Plan) -> str | None:
-    """The price a day of a machine that nothing ends: no idle limit, no lifetime."""
-    lifecycle = plan.workload_spec.get("lifecycle", {})
-    hourly = plan.cost.compute_usd_per_hour if plan.cost else None
-    if hourly is None or lifecycle.get("idle", {}).get("after") != "off" or lifecycle.get("max_lifetime") != "off":
-        return None
-    return f"no idle limit and no lifetime: {format_usd(hourly * HOURS_A_DAY)} a day until it is stopped"
-
-
-def storage_section(plan: Plan) -> Section:
-    """Disks with their size and price."""
-    rows = tuple(
-        (
-            item.name if item.count == 1 else f"{item.name} x {item.count}",
-            format_gib(item.size_bytes),
-            item.service or "in the instance",
-            _usd(item.usd_per_month),
-        )
-        for item in plan.storage
-    )
-    return Section("Disks", ("disk", "size", "service", "a month"), rows, frozenset({1, 3}))
-
-
 def failover_section(plan: Plan, limit: int | None) -> Section:
     """Offers in the order they are tried."""
     shown = plan.failover[:limit]
     header: tuple[str, ...] = ("", "instance type", "place", "capacity", "price")
     rows: tuple[tuple[str, ...], ...] = tuple(
-        (str(number), offer.instance_type, place(offer), offer.capacity_type, f"{_usd(offer.price_usd_per_hour, 4)}/h")
+        (str(number), offer.instance_type, place(offer), offer.capacity_type, f"{usd(offer.price_usd_per_hour, 4)}/h")
         for number, offer in enumerate(shown, start=1)
     )
     if any(offer.supply != UNKNOWN for offer in plan.failover):
@@ -266,7 +198,7 @@ def alternatives_section(plan: Plan, limit: int | None) -> Section:
             each.offer.instance_type,
             gpus(each.offer),
             f"{each.offer.cloud} {each.offer.region}",
-            f"{_usd(each.offer.price_usd_per_hour, 4)}/h",
+            f"{usd(each.offer.price_usd_per_hour, 4)}/h",
             spoken_total(each.cost),
             format_gib(each.footprint.headroom_bytes),
         )
@@ -276,13 +208,6 @@ def alternatives_section(plan: Plan, limit: int | None) -> Section:
     note = f"and {left} more (--explain)" if left else None
     header = ("instance type", "GPUs", "place", "price", "bill", "headroom")
     return Section("Alternatives", header, rows, frozenset({3, 4, 5}), note)
-
-
-def spoken_total(cost: Cost) -> str:
-    """The bill that a person compares: a run where its length is known, else a month."""
-    if cost.run_usd is not None:
-        return f"{format_usd(cost.run_usd)}/run"
-    return f"{_usd(cost.total_usd_per_month)}/month" if cost.total_usd_per_month is not None else UNKNOWN
 
 
 def rejections_section(plan: Plan) -> Section:
@@ -316,7 +241,3 @@ def assumptions_section(plan: Plan) -> Section:
     assumptions = plan.footprint.assumptions if plan.footprint else ()
     rows = tuple((each.name, each.value, each.source) for each in assumptions)
     return Section("Assumptions", ("what", "value", "source"), rows)
-
-
-def _usd(amount: Decimal | None, places: int = 2) -> str:
-    return UNKNOWN if amount is None else format_usd(amount, places)

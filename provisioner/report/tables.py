@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.planner.plan import Plan
-from provisioner.report.summary import Section, Summary, summarise
+from provisioner.report.section import Section
+from provisioner.report.summary import Summary, summarise
 
 WIDTH_WITHOUT_TERMINAL = 120
 """Columns of a log or a pipe, where nothing says how wide the reader is."""

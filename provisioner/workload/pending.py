@@ -14,7 +14,6 @@ PENDING: Mapping[str, str] = MappingProxyType(
         "inference.inputs": "sizing of multimodal requests",
         "training.audio": "sizing of audio models",
         "training.checkpoint.hook": "the watcher on the machine",
-        "storage.shared": "shared file systems",
         "lifecycle.max_spend": "the watcher on the machine",
         "lifecycle.lease": "the watcher on the machine",
         "lifecycle.keep_failed": "the watcher on the machine",

@@ -45,6 +45,7 @@ def rule_faults(root: Node, workload: Workload) -> list[Fault]:
     """What the keys of a spec with valid values contradict each other in."""
     return [
         *_model_faults(root),
+        *_source_faults(root, workload),
         *_inference_faults(workload),
         *_training_faults(root, workload),
         *format_faults(workload),
@@ -141,6 +142,19 @@ def _training_faults(root: Node, workload: Workload) -> Iterator[Fault]:
             ("model", "adapters"),
             "model.adapters does not go with method full",
             "remove it, or write method: lora or qlora",
+            at_key=True,
+        )
+
+
+def _source_faults(root: Node, workload: Workload) -> Iterator[Fault]:
+    if node_at(root, ("model", "source_region")) is None:
+        return
+    source = workload.model.source
+    if source is None or source.startswith("hf://"):
+        yield Fault(
+            ("model", "source_region"),
+            "model.source_region is the region of a bucket, and model.source names none",
+            "remove it, or write model.source: s3://... or gs://...",
             at_key=True,
         )
 

@@ -86,6 +86,8 @@ class Model(SpecPart):
     """The model's dimensions, for one that is not known and has no config.json."""
     source: Annotated[str, SOURCE] | None = None
     """Where the machine fetches the weights from: hf://, s3:// or gs://."""
+    source_region: Annotated[str, REGION] | None = None
+    """Region of the bucket in source: a fetch from another region or cloud is in the bill."""
     adapters: Annotated[tuple[str, ...], Listing(SOURCE)] = ()
     """LoRA adapters that are served beside the base, or that a training starts from."""
     weights: Annotated[str, WEIGHTS] = "auto"
@@ -322,6 +324,8 @@ class Access(SpecPart):
 
     cidrs: Annotated[tuple[str, ...], Listing(CIDR)] = ()
     """Networks that may connect; none = closed."""
+    internet: Annotated[Literal["address", "nat"], Words(("address", "nat"))] | None = None
+    """How machines reach the internet; default address, a public one each; nat = a NAT gateway of the subnets that are named."""
 
 
 class Aws(SpecPart):

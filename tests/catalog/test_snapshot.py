@@ -177,11 +177,12 @@ def test_columns_are_found_by_name_and_further_ones_are_free(directory: Path, ca
 
 def test_a_file_that_is_not_utf8_is_refused_at_its_line(directory: Path) -> None:
     path = directory / "misc_prices.csv"
-    content = path.read_bytes().replace(b"spot 0.0025", b"spot \xff0.0025")
-    path.write_bytes(content)
+    head, rest = path.read_bytes().split(b"gcp,external_ipv4_in_use_standard_vm", 1)
+    path.write_bytes(head + b"gcp,\xffexternal_ipv4" + rest)
+    line = head.count(b"\n") + 1
     with pytest.raises(UsageError, match="not UTF-8") as refusal:
         load_catalog(directory)
-    assert "misc_prices.csv:6:1" in str(refusal.value)
+    assert f"misc_prices.csv:{line}:1" in str(refusal.value)
 
 
 def test_a_byte_order_mark_and_blank_lines_are_fine(directory: Path, catalog: Catalog) -> None:

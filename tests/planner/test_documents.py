@@ -79,7 +79,7 @@ def test_contracted_keys(plans):
         "assumptions",
     } <= set(document["footprint"])
     assert {"low", "high", "bound_by", "images_per_s"} <= set(document["throughput"])
-    assert {"interruption_rate", "expected_rework_usd", "breakeven"} == set(
+    assert {"interruption_rate", "expected_rework_usd", "breakeven"} <= set(
         plan_document(plans["spot"])["cost"]["spot"]
     )
     assert set(document["workload"]) == {"name", "task", "digest", "spec"}

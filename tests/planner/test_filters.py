@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from provisioner.planner import filters
+from provisioner.planner.account import Terms
 from provisioner.planner.candidates import Arrangement, Sizer
 from provisioner.planner.plan import Cost
-from provisioner.planner.tariff import Terms
 from provisioner.units import GIB
 from provisioner.vocabulary import Fit, WeightFormat
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from provisioner.planner import offer_filters as filters
+from provisioner.planner.account import Terms
 from provisioner.planner.candidates import Arrangement, Sizer
 from provisioner.planner.economics import Bill
 from provisioner.planner.plan import Cost
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.spot import SpotRisk
-from provisioner.planner.tariff import Terms
 from provisioner.units import parse_money
 from provisioner.vocabulary import CapacityType, Fit
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.offers import Lot
 from provisioner.catalog.snapshot import load_catalog
+from provisioner.planner.account import Terms
 from provisioner.planner.candidates import Arrangement
 from provisioner.planner.ranking import NEAR_EQUAL_COST, SPAN_SURCHARGE, SPEED_WORTH, Candidate, rank_candidates
-from provisioner.planner.tariff import Terms
 from provisioner.sizing.footprint import Footprint, MemoryTerms
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.throughput import Throughput

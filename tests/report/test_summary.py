@@ -7,7 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from provisioner.report.summary import BAR_CELLS, bar, gpus, headline, summarise, unbounded_note
+from provisioner.report.bill import unbounded_note
+from provisioner.report.summary import BAR_CELLS, bar, gpus, headline, summarise
 
 
 def section(plan, title, *, explain=False):

@@ -226,6 +226,7 @@ REPLACED = {
     "steps with training": (TRAIN, "method: lora", "method: lora\n  image: {steps: 5}", 8, 11, "unknown key steps", "inference.image.steps"),
     "tokens without count": (TRAIN, "method: lora", "method: lora\n  tokens: many", 8, 11, "many is not a count", "2B"),
     "resumable": (TRAIN, "method: lora", "method: lora\n  checkpoint: {resumable: y}", 8, 27, "y is neither", "true or false"),
+    "region of the hub": (TRAIN, "  id:", "  source_region: us-west-2\n  id:", 5, 3, "is the region of a bucket", "s3://"),
     "adapters with full": (TRAIN, "  id:", "  adapters: [s3://b/a]\n  id:", 5, 3, "model.adapters does not go", "lora"),
 }  # fmt: skip
 

@@ -1,0 +1,311 @@
+"""What an arrangement costs on each offer: the terms that offers are ranked by, and that whole bills are made of.
+
+Thousands of offers are ranked and a dozen are shown, so that terms are cheap to make and to compare; bills are made of them
+in ``economics``, line by line.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import TYPE_CHECKING, NamedTuple
+
+from provisioner.catalog.codes import OTHER_REGION
+from provisioner.catalog.offers import Lot
+from provisioner.catalog.prices import Price, Tiers, tiered_cost_usd
+from provisioner.planner.candidates import Arrangement
+from provisioner.planner.plan import StorageItem
+from provisioner.planner.spot import SpotRisk, interruption_rate, lost_hours
+from provisioner.planner.storage import Disk, checkpoint_file_bytes, disks_for, priced_disks, round_usd
+from provisioner.planner.work import hours_per_month, start_hours, stated_hours, work_hours
+from provisioner.units import GIB, HOURS_PER_MONTH
+from provisioner.vocabulary import CapacityType, Task
+
+if TYPE_CHECKING:
+    from provisioner.planner.tariff import Tariff
+
+ZERO = Decimal(0)
+SECONDS_PER_HOUR = 3600
+
+
+class Place(NamedTuple):
+    """What an arrangement costs in a region whatever the capacity type. Money is USD, ``None`` is unknown."""
+
+    root: Decimal | None
+    """A month of the root disks."""
+    lasting: Decimal | None
+    """A month of the disks that outlive the machines."""
+    egress: Decimal | None
+    """A month of traffic to the internet."""
+    passing: Decimal | None
+    """A month of that traffic through the NAT gateway; 0 without one."""
+    fetch: Decimal | None
+    """One fetch of the weights by all machines; ``None`` where their region is not named."""
+    gateway: Decimal | None
+    """An hour of the NAT gateway; ``None`` without one, or where its price is unknown."""
+    stand_ins: tuple[str, ...]
+    """Terms whose price is that of the cloud's reference region."""
+
+
+class Origin(NamedTuple):
+    """Whose terms they are: what the lines of a bill are made from."""
+
+    account: Account
+    offer: Lot
+    place: Place
+
+
+class Terms(NamedTuple):
+    """Prices, hours and risk of an arrangement on one offer. Money is USD, ``None`` is unknown."""
+
+    compute: Decimal | None
+    """An hour of all instances."""
+    on_demand: Decimal | None
+    """The same on demand in this region, to compare spot with; ``None`` for other capacity."""
+    address: Decimal | None
+    """An hour of all public addresses, or of the NAT gateway instead."""
+    storage: Decimal | None
+    """A month of all disks, root disks for as long as their machines are kept."""
+    lasting: Decimal | None
+    """A month of the disks that outlive the machine."""
+    egress: Decimal | None
+    """A month of traffic."""
+    run_hours: float | None
+    """Length of the run without interruptions, its start included."""
+    month_hours: float
+    """Hours that a month is billed for, without interruptions."""
+    tokens_per_hour: float | None
+    """Generated at full load, or trained, by all copies."""
+    is_endpoint: bool
+    can_stop: bool
+    risk: SpotRisk | None
+    stretch: float
+    """Machine hours per useful hour at the rate that ranks; infinite where interruptions undo the work faster than it is done."""
+    stand_ins: tuple[str, ...]
+    """Terms whose price is that of the cloud's reference region."""
+    root: Decimal | None = ZERO
+    """A month of the root disks."""
+    passing: Decimal | None = ZERO
+    """A month of traffic through the NAT gateway; 0 without one."""
+    fetch: Decimal | None = ZERO
+    """One fetch of the weights by all machines; ``None`` where their region is not named."""
+    origin: Origin | None = None
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Terms without any price."""
+        named = (
+            ("compute", self.compute),
+            ("storage", self.storage),
+            ("egress", self.egress),
+            ("public address", self.address),
+            ("NAT gateway", self.passing),
+        )
+        return tuple(name for name, amount in named if amount is None)
+
+    @property
+    def is_complete(self) -> bool:
+        """No term is unknown and none is another region's price."""
+        return not self.stand_ins and None not in (self.compute, self.storage, self.egress, self.address, self.passing)
+
+    @property
+    def billed_hours(self) -> float:
+        """Hours of the run, else of the month."""
+        return self.run_hours if self.run_hours is not None else self.month_hours
+
+    @property
+    def expected_run_hours(self) -> float | None:
+        """Length of the run with the work that interruptions make it do again."""
+        return self.run_hours * self.stretch if self.run_hours is not None else None
+
+    @property
+    def lost_hours(self) -> float:
+        """Work and waiting lost by one interruption; 0 for capacity that is not taken back."""
+        return self.risk.lost_hours if self.risk is not None else 0.0
+
+    @property
+    def known_stretch(self) -> float:
+        """Machine hours per useful hour as far as the rate is published: 1 where it is not."""
+        return self.stretch if self.risk is not None and self.risk.interruption_rate is not None else 1.0
+
+    @property
+    def interruptions_each(self) -> float | None:
+        """Interruptions of one machine to expect over the billed hours; ``None``: unknown, 0 for capacity that is kept."""
+        if self.risk is None:
+            return 0.0
+        if self.risk.interruption_rate is None or not math.isfinite(self.stretch):
+            return None
+        return self.risk.interruptions_per_hour * self.billed_hours * self.stretch
+
+    @property
+    def ranking_usd(self) -> float:
+        """What offers are compared by: the run, a million tokens, or the month.
+
+        The run where its length is known; a million tokens for a batch or training of unknown length; else the month. Unknown
+        terms count nothing (such offers lose ties), rework at the rate that ranks. Infinite where the price is unknown.
+        """
+        if self.compute is None or not math.isfinite(self.stretch):
+            return math.inf
+        if self.run_hours is None and not self.is_endpoint and self.tokens_per_hour:
+            return float(self.compute) * self.stretch / self.tokens_per_hour * 1e6
+        hourly = (float(self.compute) + float(self.address or 0)) * self.billed_hours * self.stretch
+        traffic = float(self.egress or 0) + float(self.passing or 0)
+        fetched = float(self.fetch or 0) * (1 + (self.interruptions_each or 0.0)) if self.fetch else 0.0
+        if self.run_hours is None:
+            return hourly + fetched + traffic + float(self.storage or 0)
+        disks = float(self.root or 0) + float(self.lasting or 0)
+        return hourly + fetched + (traffic + disks) * self.run_hours / HOURS_PER_MONTH
+
+
+class Account:
+    """An arrangement with its disks and hours; ``terms`` puts an offer's prices to them."""
+
+    def __init__(self, tariff: Tariff, arrangement: Arrangement) -> None:
+        request, workload = tariff.request, tariff.request.workload
+        self.tariff = tariff
+        self.arrangement = arrangement
+        self.files_bytes = checkpoint_file_bytes(request, arrangement)
+        copies, speed = arrangement.layout.replicas, arrangement.throughput
+        run = stated_hours(workload)
+        if run is None and (work := work_hours(workload, request.demand, speed, copies)) is not None:
+            run = work + start_hours(self.files_bytes)
+        rate = speed.decode_tokens_per_s_per_replica or speed.train_tokens_per_s
+        self.disks: tuple[Disk, ...] = disks_for(request, arrangement)
+        self.run_hours = run
+        self.month_hours = hours_per_month(workload, run)
+        self.tokens_per_hour = rate * copies * SECONDS_PER_HOUR if rate else None
+        self.is_endpoint = workload.task is Task.SERVE
+        self.machines_together = arrangement.instances if workload.task.is_training else 1
+        """Machines of which each must run for the work to go on."""
+        self.fetched_gib = Decimal(self.files_bytes * arrangement.instances) / GIB
+        self._lost_hours = lost_hours(workload, self.files_bytes)
+        self._may_stop = workload.lifecycle.idle.then != "terminate"
+        self._places: dict[tuple[str, str], Place] = {}
+
+    def terms(self, offer: Lot) -> Terms:
+        """Everything a bill is made of."""
+        tariff, instances = self.tariff, self.arrangement.instances
+        place, price = self.place(offer.cloud, offer.region), offer.price_usd_per_hour
+        risk = self._risk(offer)
+        on_demand = tariff.on_demand_usd(offer.instance, offer.region) if risk else None
+        stretch = risk.stretch(self.machines_together) if risk else 1.0
+        can_stop = offer.capacity_type is CapacityType.ON_DEMAND and self._may_stop
+        kept = Decimal(f"{self.root_hours(stretch if math.isfinite(stretch) else 1.0, can_stop=can_stop):.6f}")
+        return Terms(
+            compute=None if price is None else price * instances,
+            on_demand=None if on_demand is None else on_demand * instances,
+            address=self._address(offer, place, is_spot=risk is not None),
+            storage=None
+            if place.root is None or place.lasting is None
+            else round_usd(place.root * kept / HOURS_PER_MONTH) + place.lasting,
+            lasting=place.lasting,
+            egress=place.egress,
+            run_hours=self.run_hours,
+            month_hours=self.month_hours,
+            tokens_per_hour=self.tokens_per_hour,
+            is_endpoint=self.is_endpoint,
+            can_stop=can_stop,
+            risk=risk,
+            stretch=stretch,
+            stand_ins=place.stand_ins,
+            root=place.root,
+            passing=place.passing,
+            fetch=place.fetch,
+            origin=Origin(self, offer, place),
+        )
+
+    def _address(self, offer: Lot, place: Place, *, is_spot: bool) -> Decimal | None:
+        if self.tariff.has_nat:
+            return place.gateway
+        price = self.tariff.address(offer.cloud, is_spot=is_spot)
+        return None if price is None else price.amount_usd * self.arrangement.instances
+
+    def root_hours(self, stretch: float, *, can_stop: bool) -> float:
+        """Hours of a month that root disks are billed for: while their machines run, and while they are kept stopped.
+
+        A machine that cannot stop ends with its disk. One that can is kept after its run for ``stopped.terminate_after``; one
+        that is used in bursts is taken to be used again before that.
+        """
+        running = self.month_hours * stretch
+        if can_stop and self.run_hours is None:
+            return float(HOURS_PER_MONTH)
+        if can_stop:
+            kept = self.tariff.request.workload.lifecycle.stopped.terminate_after
+            running += kept.total_seconds() / SECONDS_PER_HOUR
+        return min(running, float(HOURS_PER_MONTH))
+
+    def items(self, region: str) -> tuple[StorageItem, ...]:
+        """The disks with their prices in a region."""
+        return priced_disks(self.tariff.catalog, self.arrangement.instance, region, self.disks)
+
+    def place(self, cloud: str, region: str) -> Place:
+        """What is the same for all offers in a region."""
+        key = (cloud, region)
+        if key not in self._places:
+            self._places[key] = self._price_place(cloud, region)
+        return self._places[key]
+
+    def _price_place(self, cloud: str, region: str) -> Place:
+        tariff = self.tariff
+        root, lasting, disks_stood_in = self._disks_usd(cloud, region)
+        tiers = tariff.egress(cloud, region)
+        egress = tiered_cost_usd(tiers, tariff.egress_gib)
+        gateway = tariff.gateway(cloud, region, self.arrangement.instances) if tariff.has_nat else None
+        passing = tiered_cost_usd(gateway.gib, tariff.egress_gib) if gateway else ZERO
+        hour = gateway.hour if gateway else None
+        stood_in = {
+            "storage": disks_stood_in,
+            "egress": bool(egress) and tiers_stand_in(tiers),
+            "NAT gateway": hour is not None and is_of_other_region(hour),
+        }
+        return Place(
+            root=root,
+            lasting=lasting,
+            egress=None if egress is None else round_usd(egress),
+            passing=None if passing is None else round_usd(passing),
+            fetch=self._fetch_usd(cloud, region, gateway.gib if gateway else None),
+            gateway=hour.amount_usd * gateway.units if gateway and hour else None,
+            stand_ins=tuple(name for name, is_other in stood_in.items() if is_other),
+        )
+
+    def _fetch_usd(self, cloud: str, region: str, passing: Tiers | None) -> Decimal | None:
+        way = self.tariff.way(cloud, region)
+        if not way.is_known:
+            return None
+        sent = tiered_cost_usd(way.tiers, self.fetched_gib) if way.tiers else ZERO
+        passed = tiered_cost_usd(passing, self.fetched_gib) if passing is not None and way.passes_nat else ZERO
+        return None if sent is None or passed is None else round_usd(sent + passed)
+
+    def _disks_usd(self, cloud: str, region: str) -> tuple[Decimal | None, Decimal | None, bool]:
+        """USD a month of the root disks and of those that outlive the machines; and whether another region's price stood in."""
+        root, lasting, stood_in = ZERO, ZERO, False
+        for disk in self.disks:
+            if disk.kind == "local":
+                continue
+            price = self.tariff.disk(cloud, disk.service, region)
+            if price is None:
+                return None, None, stood_in
+            amount = round_usd(disk.total_gib * price.amount_usd)
+            if disk.kind == "root":
+                root += amount
+            else:
+                lasting += amount
+            stood_in = stood_in or is_of_other_region(price)
+        return root, lasting, stood_in
+
+    def _risk(self, offer: Lot) -> SpotRisk | None:
+        """What interruptions are expected to cost in time; ``None`` for capacity that is not taken back."""
+        if offer.capacity_type is not CapacityType.SPOT:
+            return None
+        band = self.tariff.catalog.interruption_band(offer.cloud, offer.instance.name, offer.region)
+        return SpotRisk(interruption_rate(band), self._lost_hours)
+
+
+def is_of_other_region(price: Price) -> bool:
+    """Whether another region's price stands in."""
+    return OTHER_REGION in price.suspect
+
+
+def tiers_stand_in(tiers: Tiers) -> bool:
+    """Whether another region's prices stand in for any tier."""
+    return any(is_of_other_region(tier.price) for tier in tiers)

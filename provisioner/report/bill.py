@@ -1,0 +1,147 @@
+"""What a plan costs, as sections: the bill and its lines, contracts beside on-demand, disks."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from provisioner.planner.plan import BillLine, CommittedRate, Cost, Plan
+from provisioner.report.section import UNKNOWN, Section, usd
+from provisioner.units import decimal_string, format_gib, format_usd
+
+HOURS_A_DAY = 24
+_CENT = Decimal("0.01")
+
+
+def bill_section(plan: Plan) -> Section:
+    """The whole bill, by what it is made of."""
+    cost = plan.cost
+    if cost is None:
+        return Section("", (), ())
+    hours = f"{cost.hours_per_month:g} h" if cost.hours_per_month is not None else "the hours used"
+    rows = [
+        ("compute, an hour", usd(cost.compute_usd_per_hour, 4)),
+        ("everything that runs, an hour", usd(cost.total_usd_per_hour, 4)),
+        ("disks, a month", usd(cost.storage_usd_per_month)),
+        (f"public address, {hours} a month", usd(cost.public_ip_usd_per_month)),
+        ("traffic to the internet, a month", usd(cost.egress_usd_per_month)),
+    ]
+    if cost.transfer_usd_per_month:
+        rows.append(("weights and NAT gateway, a month", usd(cost.transfer_usd_per_month)))
+    rows += [*_stopped_rows(cost), (f"total, {hours} a month", usd(cost.total_usd_per_month))]
+    if cost.run_usd is not None:
+        rows.append(
+            (f"one run, {cost.run_hours:,.1f} h" if cost.run_hours is not None else "one run", usd(cost.run_usd))
+        )
+    if cost.usd_per_million_tokens is not None:
+        trained = plan.throughput is not None and plan.throughput.train_tokens_per_s is not None
+        tokens = "per million tokens trained" if trained else "per million tokens at full load"
+        rows.append((tokens, usd(cost.usd_per_million_tokens, 4)))
+    rows += [*_spot_rows(cost), *_ahead_rows(cost)]
+    return Section("Bill", (), tuple(rows), frozenset({1}), unbounded_note(plan))
+
+
+def _stopped_rows(cost: Cost) -> list[tuple[str, str]]:
+    rows = [("while stopped, a month", usd(cost.stopped_usd_per_month))]
+    if cost.snapshot_usd_per_month is not None and cost.stopped_usd_per_month:
+        rows.append(("the same disks as snapshots, at most", usd(cost.snapshot_usd_per_month)))
+    return rows
+
+
+def _spot_rows(cost: Cost) -> list[tuple[str, str]]:
+    if cost.spot is None:
+        return []
+    rate = f"{cost.spot.interruption_rate:.0%}" if cost.spot.interruption_rate is not None else UNKNOWN
+    rows = [("machines interrupted in a month", rate), ("expected rework", usd(cost.spot.expected_rework_usd, 4))]
+    if cost.spot.saved_usd is not None:
+        rows.append(("saved against on-demand", usd(cost.spot.saved_usd)))
+    if cost.spot.breakeven is not None:
+        rows.append(("stays cheaper up to, interruptions an hour", decimal_string(cost.spot.breakeven)))
+    return rows
+
+
+def _ahead_rows(cost: Cost) -> list[tuple[str, str]]:
+    """What is bought ahead."""
+    ahead = cost.commitment
+    if ahead is None:
+        return []
+    days = "of unknown length" if ahead.days is None else f"{ahead.days} day{'s' if ahead.days > 1 else ''}"
+    return [
+        (f"{ahead.kind}, {days}, paid ahead", usd(ahead.upfront_usd)),
+        (f"{ahead.kind} starts", ahead.start or UNKNOWN),
+        ("terms", ahead.terms),
+    ]
+
+
+def unbounded_note(plan: Plan) -> str | None:
+    """The price a day of a machine that nothing ends: no idle limit, no lifetime."""
+    lifecycle = plan.workload_spec.get("lifecycle", {})
+    hourly = plan.cost.compute_usd_per_hour if plan.cost else None
+    if hourly is None or lifecycle.get("idle", {}).get("after") != "off" or lifecycle.get("max_lifetime") != "off":
+        return None
+    return f"no idle limit and no lifetime: {format_usd(hourly * HOURS_A_DAY)} a day until it is stopped"
+
+
+def lines_section(plan: Plan) -> Section:
+    """Each item of the month and of the run, with where its price is from."""
+    lines = plan.cost.lines if plan.cost else ()
+    header = ("item", "per", "quantity", "unit", "at", "amount", "price of", "source", "note")
+    return Section("Bill, line by line", header, tuple(map(_line, lines)), frozenset({2, 4, 5}))
+
+
+def _line(line: BillLine) -> tuple[str, ...]:
+    return (
+        line.item,
+        line.per,
+        UNKNOWN if line.quantity is None else f"{line.quantity:,.2f}",
+        line.unit,
+        UNKNOWN if line.unit_price_usd is None else f"${decimal_string(line.unit_price_usd)}",
+        "left out" if not line.in_total else _small(line.amount_usd),
+        line.as_of or "",
+        line.source or "",
+        line.note or "",
+    )
+
+
+def _small(amount: Decimal | None) -> str:
+    """Cents; fractions of them where there is no whole one."""
+    return usd(amount, 4 if amount and amount < _CENT else 2)
+
+
+def commitments_section(plan: Plan) -> Section:
+    """Contracts of one and three years beside on-demand, for an endpoint; ``up`` never buys one."""
+    rates = plan.cost.commitments if plan.cost else ()
+    if not any(rate.usd_per_hour is not None for rate in rates):
+        return Section("", (), ())
+    header = ("commitment", "an hour", "a month of 730 h", "saves a month", "cheaper from, hours a month", "price of")
+    rows = tuple(map(_rate, rates))
+    return Section("Beside on-demand", header, rows, frozenset({1, 2, 3, 4}), "for comparison: `up` buys no contract")
+
+
+def _rate(rate: CommittedRate) -> tuple[str, ...]:
+    name = f"{rate.years} year{'s' if rate.years > 1 else ''}"
+    if rate.usd_per_hour is None:
+        return (name, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, "")
+    even = f"{rate.breakeven_hours_per_month:g}" if rate.breakeven_hours_per_month is not None else "never"
+    saved = usd(rate.saved_usd_per_month)
+    return (name, usd(rate.usd_per_hour, 4), usd(rate.usd_per_month), saved, even, rate.as_of or "")
+
+
+def storage_section(plan: Plan) -> Section:
+    """Disks with their size and price."""
+    rows = tuple(
+        (
+            item.name if item.count == 1 else f"{item.name} x {item.count}",
+            format_gib(item.size_bytes),
+            item.service or "in the instance",
+            usd(item.usd_per_month),
+        )
+        for item in plan.storage
+    )
+    return Section("Disks", ("disk", "size", "service", "a month"), rows, frozenset({1, 3}))
+
+
+def spoken_total(cost: Cost) -> str:
+    """The bill that a person compares: a run where its length is known, else a month."""
+    if cost.run_usd is not None:
+        return f"{format_usd(cost.run_usd)}/run"
+    return f"{usd(cost.total_usd_per_month)}/month" if cost.total_usd_per_month is not None else UNKNOWN
