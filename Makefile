@@ -7,7 +7,7 @@ COUNT ?= 50
 MAKEFLAGS += --no-print-directory
 
 .PHONY: help setup engine yaml-language demo test check format golden wheel pins clean \
-        proof-kill proof-sizing proof-throughput bench
+        proof-faults proof-kill proof-sizing proof-throughput bench
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -58,6 +58,9 @@ wheel: $(VENV)/.installed ## dist/*.whl with the three packages
 pins: $(VENV)/.installed-dev ## renew constraints.txt from what is installed
 	@head -1 constraints.txt > constraints.new
 	@$(BIN)/python -m pip freeze --exclude-editable >> constraints.new && mv constraints.new constraints.txt
+
+proof-faults: $(VENV)/.installed-dev ## every step gone wrong in every way; nothing may be doubled, lost or touched
+	$(BIN)/python -m tests.proofs.faults --out docs/proofs/faults.md
 
 proof-kill: $(VENV)/.installed-dev engine ## SIGKILL `up` COUNT times; nothing may be doubled or left
 	$(BIN)/python -m tests.proofs.kill --count $(COUNT) --out docs/proofs/kill.md

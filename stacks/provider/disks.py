@@ -79,7 +79,7 @@ class Disks:
         """
         slot = Slot(owner.stack_id, owner.stack, wanted.name)
         place = instance.placement
-        disk = self.find(slot, [place, *inputs.offers]) or self._make(slot, inputs, wanted, place)
+        disk = self.find(slot, [place, *inputs.offers]) or self._shown(slot, self._make(slot, inputs, wanted, place))
         if (disk.region, disk.zone) != (place.region, place.zone):
             raise Rejected(
                 f"data disk {disk.name} ({disk.id}) is in {disk.zone}, the machine in {place.zone}",
@@ -89,6 +89,11 @@ class Disks:
             disk = self.cloud.grow_volume(place, disk.id, wanted.size_bytes)
         if self._free(disk, slot, instance) != instance.id:
             self.cloud.attach_volume(place, instance.id, disk.id)
+        return disk
+
+    def _shown(self, slot: Slot, disk: Volume) -> Volume:
+        """A new disk once lists show it: no state holds its id yet, so whoever ends the stack next finds it by tag alone."""
+        Watch(self.cloud, self.lifeline).until(lambda: self.find(slot, [placement_of(disk)]) is not None, VISIBILITY)
         return disk
 
     def delete(self, slot: Slot, placements: Sequence[Placement], known: tuple[Placement, str] | None) -> None:
@@ -139,13 +144,13 @@ class Disks:
         """The disk of a slot; one that an earlier run made a moment ago and that is not visible yet is waited for."""
         note = journal.peek(journal.slot_path(self.home, slot.stack_id, KIND, slot.resource))
         places = [*placements, *([note.placement] if note else [])]
-        disk = self.find(slot, places)
-        while disk is None and note is not None and note.stage in (Stage.CALLING, Stage.MADE):
-            if self.cloud.now() - note.at > VISIBILITY:
-                break
-            self.lifeline.sleep(_POLL_S)
+        while True:
+            asked_at = self.cloud.now()  # before the look: an answer may be long on its way
             disk = self.find(slot, places)
-        return disk
+            is_open = note is not None and note.stage in (Stage.CALLING, Stage.MADE)
+            if disk is not None or note is None or not is_open or asked_at - note.at > VISIBILITY:
+                return disk
+            self.lifeline.sleep(_POLL_S)
 
     def _make(self, slot: Slot, inputs: InstanceInputs, wanted: WantedVolume, place: Placement) -> Volume:
         if place.zone is None:
@@ -165,7 +170,13 @@ class Disks:
                     calls.write(note.moved(Stage.REFUSED, self.cloud.now()))
                     continue
                 except (Ambiguous, TokenMismatch) as error:
-                    disk = self._found(slot, place, error)
+                    found = self._found(slot, place)
+                    if found is None and (isinstance(error, TokenMismatch) or isinstance(error.__cause__, TokenSpent)):
+                        calls.write(note.moved(Stage.REFUSED, self.cloud.now()))
+                        continue
+                    if found is None:
+                        raise
+                    disk = found
                 except GpuprovError:
                     calls.write(note.moved(Stage.REFUSED, self.cloud.now()))
                     raise
@@ -173,25 +184,20 @@ class Disks:
                 return disk
         raise CloudError(f"data disk {wanted.name} was deleted {_ROUNDS_MAX} times while it was made")
 
-    def _found(self, slot: Slot, place: Placement, error: CloudError) -> Volume:
-        """The disk that an unanswered call made, by tag."""
-        waited_s = 0.0
-        while (disk := self.find(slot, [place])) is None:
-            if waited_s > VISIBILITY.total_seconds():
-                raise error
-            self.lifeline.sleep(_POLL_S)
-            waited_s += _POLL_S
-        return disk
+    def _found(self, slot: Slot, place: Placement) -> Volume | None:
+        """The disk that an unanswered call made, by tag; ``None`` where none shows within the visibility window."""
+        Watch(self.cloud, self.lifeline).until(lambda: self.find(slot, [place]) is not None, VISIBILITY)
+        return self.find(slot, [place])
 
     def _all(self, slot: Slot, places: Sequence[Placement], note: Note | None) -> list[Volume]:
         """All disks of the slot; one that was made a moment ago, or may have been, is waited for."""
-        found = self.cloud.find_volumes(slot.tags, regions(places)) if places else []
-        while not found and note is not None and note.stage is not Stage.REFUSED:
-            if self.cloud.now() - note.at > VISIBILITY:
-                break
+        while True:
+            asked_at = self.cloud.now()
+            found = self.cloud.find_volumes(slot.tags, regions(places)) if places else []
+            is_decided = note is None or note.stage is Stage.REFUSED or asked_at - note.at > VISIBILITY
+            if found or is_decided:
+                return found
             self.lifeline.sleep(_POLL_S)
-            found = self.cloud.find_volumes(slot.tags, regions(places))
-        return found
 
     def _delete(self, placement: Placement, volume_id: str, slot: Slot, places: Sequence[Placement]) -> None:
         waited_s = 0.0

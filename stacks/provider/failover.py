@@ -38,6 +38,8 @@ PERMIT = timedelta(minutes=30)
 """How long after a launch its create calls may start (docs/decisions/0004)."""
 ROUNDS_MAX = 8
 """New tokens for offers whose machine is gone already; more than that in one create means that something kills them."""
+_REFUSALS = (CapacityError, QuotaError, TokenSpent)
+"""Answers after which another call would be made: the next offer, or the next round."""
 _FIND_AFTER_LOSS = timedelta(seconds=10)
 """How long to look for a machine after the cloud did not answer six times; the next run looks again."""
 
@@ -148,7 +150,7 @@ class Failover:
         try:
             if not is_repeat:
                 self._check_permit()
-            instance = self._settled(offer, round_number)
+            instance = self._settled(offer, round_number, is_repeat=is_repeat)
         except TokenSpent as error:
             self.note(offer, error.kind, error.message)
             return None, True
@@ -168,28 +170,56 @@ class Failover:
         self._refusals.append(error)
         self.note(offer, error.kind, error.message)
 
-    def _settled(self, offer: Placement, round_number: int) -> Instance:
-        """The machine of one create call; the journal knows at each moment whether it may exist."""
+    def _settled(self, offer: Placement, round_number: int, *, is_repeat: bool) -> Instance:
+        """The machine of one create call; the journal knows at each moment whether it may exist.
+
+        A refusal of a call that is made again says nothing about the first time, so the journal does not forget that one.
+        """
         request = self._request(offer, round_number)
         self.lifeline.check()  # before the note: a call that never went out needs no settling
         note = Note("instance", Stage.CALLING, offer, self.inputs.launch.generation, round_number, self.cloud.now())
         self.journal.write(note)
         try:
             instance = self.cloud.create_instance(request)
-        except (CapacityError, QuotaError, TokenSpent, Rejected, CredentialsError, Throttled):
-            self.journal.write(note.moved(Stage.REFUSED, self.cloud.now()))
+        except _REFUSALS as refusal:
+            if is_repeat:
+                instance = self._found_or_refused(offer, note, refusal)
+            else:
+                self.journal.write(note.moved(Stage.REFUSED, self.cloud.now()))
+                raise
+        except (Rejected, CredentialsError, Throttled):
+            if not is_repeat:
+                self.journal.write(note.moved(Stage.REFUSED, self.cloud.now()))
             raise
         except Ambiguous as error:
-            instance = self._found(offer, error, _FIND_AFTER_LOSS)
+            if isinstance(error.__cause__, _REFUSALS):
+                instance = self._found_or_refused(offer, note, error.__cause__)
+            else:
+                instance = self._found(offer, error)
         except TokenMismatch as error:
-            # The call of an earlier run took effect, and its inputs were edited since: the tags tell which machine.
-            instance = self._found(offer, error, VISIBILITY)
+            # The call of an earlier run took effect, and its inputs were edited since: the tags tell which machine. One that
+            # does not show in all that time is gone, since the call that made it is older than this one.
+            gone = TokenSpent(
+                f"{error.message}; its machine does not show any more", where=error.where, remedy=error.remedy
+            )
+            instance = self._found_or_refused(offer, note, gone)
         self.journal.write(note.moved(Stage.MADE, self.cloud.now(), instance.id))
         return instance
 
-    def _found(self, offer: Placement, error: CloudError, limit: timedelta) -> Instance:
+    def _found_or_refused(self, offer: Placement, note: Note, refusal: GpuprovError) -> Instance:
+        """The machine that an earlier call with this token made; the refusal of the last one where none shows.
+
+        After a lost answer the machine itself may be what the call had no room for when it was made again.
+        """
+        found = self.watch.until_found(self.slot, [offer, *self.inputs.offers], VISIBILITY)
+        if found:
+            return found[0]
+        self.journal.write(note.moved(Stage.REFUSED, self.cloud.now()))
+        raise refusal
+
+    def _found(self, offer: Placement, error: CloudError) -> Instance:
         """The machine that an unanswered call made, by tag."""
-        found = self.watch.until_found(self.slot, [offer, *self.inputs.offers], limit)
+        found = self.watch.until_found(self.slot, [offer, *self.inputs.offers], _FIND_AFTER_LOSS)
         if found:
             return found[0]
         remedy = "run the command again: it makes the same call with the same token, and finds what it made"

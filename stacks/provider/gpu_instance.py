@@ -102,10 +102,10 @@ class GpuInstances:
         """
         inputs = InstanceInputs.read(plain_map(news))
         slot = Slot.of(urn, inputs.launch.stack_id)
-        recovery = Recovery(self.session, slot, inputs)
         with self._journal(slot) as calls:
             walk = self._walk(urn, slot, inputs, calls)
             note = calls.read()
+            recovery = Recovery(self.session, slot, inputs, self.session.cloud.now())
             try:
                 instance = recovery.existing(walk, note) or walk.run(recovery.offers(), recovery.unsettled(note))
             except Failed as failure:

@@ -119,7 +119,9 @@ class Launches:
         """Raise the generation, or add images of new offers, as ``_decide`` says now."""
         before, values = plain_map(olds), plain_map(news)
         facts = read_launch(before)
-        if self._decide(before, values).raises_generation and not self._has_unseen(facts, values):
+        is_raised = self._decide(before, values).raises_generation
+        # Only where none was seen: a live one that has to go is the very machine of this generation.
+        if is_raised and not (before.get("spent") and self._has_unseen(facts, values)):
             avoid = self._avoid(facts, self._observe(facts, values))
             raised = self._issue(facts.stack_id, facts.generation + 1, values, facts.owner, avoid)
             return self._outputs(raised, news)
@@ -129,7 +131,8 @@ class Launches:
         """The launch, with ``spent`` where its generation can make no machine any more."""
         before = plain_map(olds)
         facts = read_launch(before)
-        reason = self._spent(facts, self._observe(facts, plain_map(inputs)))
+        asked_at = self.session.cloud.now()  # before the look: an answer may be long on its way
+        reason = self._spent(facts, self._observe(facts, plain_map(inputs)), asked_at)
         outputs = {key: value for key, value in olds.items() if key != "spent"}
         return Found(resource_id, {**outputs, **wrap_map({"spent": reason})}, inputs)
 
@@ -179,7 +182,8 @@ class Launches:
             return Decision(moved)
         is_fresh = self.session.cloud.now() - facts.created_at <= PERMIT
         is_ahead = facts.generation > generation_of(current) and is_fresh and not stale.get("offers")
-        return Decision(moved) if is_ahead else Decision(forced, raises_generation=True)
+        # What the launch was last given is written down in either case: the next difference is told from it.
+        return Decision(moved | stale) if is_ahead else Decision(forced, raises_generation=True)
 
     def _settings(self, values: Mapping[str, Any]) -> dict[str, Any] | None:
         return cloud_settings(self.session.provider, values.get("workload"))
@@ -212,10 +216,10 @@ class Launches:
         over = [instance for instance in found if is_over(instance.state)]
         return Observed([instance for instance in live(found) if instance not in over], over)
 
-    def _spent(self, facts: LaunchFacts, seen: Observed) -> str | None:
+    def _spent(self, facts: LaunchFacts, seen: Observed, asked_at: datetime) -> str | None:
         """Why the generation can make no machine any more; ``None`` while it may have one, or may make one."""
         notes = self._notes(facts)
-        if seen.live or any(self._is_open(note) for note in notes):
+        if seen.live or any(_is_open(note, asked_at) for note in notes):
             return None
         for instance in seen.gone:
             if generation_of(instance) == facts.generation:
@@ -223,8 +227,7 @@ class Launches:
         for note in notes:
             if self._is_gone(note):
                 return f"machine {note.object_id} of generation {facts.generation} is not there any more"
-        age = self.session.cloud.now() - facts.created_at
-        if age > PERMIT + VISIBILITY * 5:
+        if asked_at - facts.created_at > PERMIT + VISIBILITY * 5:
             return f"generation {facts.generation} has no machine, and its permit has ended"
         return None
 
@@ -233,22 +236,19 @@ class Launches:
         notes = [journal.peek(path) for path in journal.paths(self.session.home, facts.stack_id)]
         return [n for n in notes if n is not None and n.kind == KIND and n.generation == facts.generation]
 
-    def _is_open(self, note: Note) -> bool:
-        """Whether a call may have made a machine that is not visible yet."""
-        is_recent = self.session.cloud.now() - note.at <= VISIBILITY
-        return is_recent and note.stage in (Stage.CALLING, Stage.MADE)
-
     def _has_unseen(self, facts: LaunchFacts, values: Mapping[str, Any]) -> bool:
         """Whether another host has made a machine of this generation that was not visible at the refresh.
 
         Only where one can have tried: its permit was good a moment ago, and this host knows nothing of its calls.
         """
-        age = self.session.cloud.now() - facts.created_at
+        begun_at = asked_at = self.session.cloud.now()
+        age = begun_at - facts.created_at
         if not self.session.is_shared or age > PERMIT + VISIBILITY or self._notes(facts):
             return False
         seen = self._observe(facts, values)
-        while not seen.live and self.session.cloud.now() - facts.created_at - age <= VISIBILITY:
+        while not seen.live and asked_at - begun_at <= VISIBILITY:
             self.session.lifeline.sleep(1.0)
+            asked_at = self.session.cloud.now()
             seen = self._observe(facts, values)
         return bool(seen.live) and generation_of(seen.live[0]) >= facts.generation
 
@@ -275,8 +275,9 @@ class Launches:
         """Machines that a cut call made, as soon as one shows; none after the visibility window."""
         wanted = {tags.STACK_ID: facts.stack_id}
         while True:
+            asked_at = self.session.cloud.now()
             found = live(self.session.cloud.find_instances(wanted, [note.placement]))
-            if found or self.session.cloud.now() - note.at > VISIBILITY:
+            if found or asked_at - note.at > VISIBILITY:
                 return found
             self.session.lifeline.sleep(0.5)
 
@@ -341,6 +342,11 @@ class Launches:
 def _place(entry: BillableObject) -> Placement:
     """The place of an object, for calls that name one; instance and capacity type say nothing there."""
     return Placement(entry.cloud, entry.region, entry.zone, "", CapacityType.ON_DEMAND)
+
+
+def _is_open(note: Note, at_time: datetime) -> bool:
+    """Whether a call may have made a machine that did not show at a moment."""
+    return at_time - note.at <= VISIBILITY and note.stage in (Stage.CALLING, Stage.MADE)
 
 
 def _user() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -114,10 +114,11 @@ class Watch:
     def until_visible(self, placement: Placement, instance_id: str, made_at: datetime) -> Instance | None:
         """A machine that may not have been visible yet; ``None`` where it is not within ``VISIBILITY`` of its creation."""
         for _ in self._polls(VISIBILITY):
+            asked_at = self.cloud.now()  # before the look: an answer may be long on its way
             instance = self.cloud.get_instance(placement, instance_id)
             if instance is not None:
                 return instance
-            if self.cloud.now() - made_at > VISIBILITY:
+            if asked_at - made_at > VISIBILITY:
                 return None
         return None
 
@@ -166,6 +167,10 @@ class Watch:
             if now.state is InstanceState.STOPPED or now.state.is_gone:
                 return now
         raise TimedOut(f"{instance.id} is not stopped after {_seconds(GONE_MAX)}; it bills until it is")
+
+    def until(self, is_so: Callable[[], bool], limit: timedelta) -> bool:
+        """Whether something has become so within a limit."""
+        return any(is_so() for _ in self._polls(limit))
 
     def end(self, placement: Placement, instance_id: str, *, maybe_unseen_since: datetime | None = None) -> None:
         """Terminate a machine and return when the cloud confirms that it is gone.

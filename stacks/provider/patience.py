@@ -21,7 +21,7 @@ from provisioner.clouds.cloud import (
     Volume,
     VolumeRequest,
 )
-from provisioner.errors import Ambiguous, CredentialsError, Throttled
+from provisioner.errors import Ambiguous, CredentialsError, GpuprovError, Throttled
 from stacks.provider.lifeline import Lifeline
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class PatientCloud(Cloud):
 
     def create_instance(self, request: InstanceRequest) -> Instance:
         """As the protocol says; refused once the engine is gone."""
-        return self._ask(lambda: self.cloud.create_instance(request), makes=True)
+        return self._ask(lambda: self.cloud.create_instance(request), makes=True, bills=True)
 
     def check_room(self, placement: Placement, ending: str | None = None) -> None:
         """As the protocol says."""
@@ -86,7 +86,7 @@ class PatientCloud(Cloud):
 
     def create_volume(self, request: VolumeRequest) -> Volume:
         """As the protocol says; refused once the engine is gone."""
-        return self._ask(lambda: self.cloud.create_volume(request), makes=True)
+        return self._ask(lambda: self.cloud.create_volume(request), makes=True, bills=True)
 
     def find_volumes(self, tags: Mapping[str, str], placements: Sequence[Placement]) -> list[Volume]:
         """As the protocol says."""
@@ -118,11 +118,17 @@ class PatientCloud(Cloud):
         """As the protocol says."""
         return self._ask(self.cloud.list_objects)
 
-    def _ask(self, call: Callable[[], T], *, makes: bool = False) -> T:
+    def _ask(self, call: Callable[[], T], *, makes: bool = False, bills: bool = False) -> T:
         """The answer of a call, asked up to ``TRIES`` times.
 
+        Args:
+            call: one try.
+            makes: refused once the engine is gone.
+            bills: what it makes costs money: a refusal after a try without an answer is not the last word on that try.
+
         Raises:
-            Ambiguous: one of the tries may have taken effect, and none after it said which.
+            Ambiguous: one of the tries may have taken effect, and none after it said which; its cause is the refusal of a
+                later try, where there was one.
             GpuprovError: the cloud's own answer.
         """
         lost: Ambiguous | None = None
@@ -138,9 +144,9 @@ class PatientCloud(Cloud):
             except Throttled:
                 if number == TRIES - 1 and lost is None:
                     raise
-            except CredentialsError as error:
-                # Rights lost in between say nothing about a machine that a try without an answer may have made.
-                if lost is not None and makes:
+            except GpuprovError as error:
+                # Lost rights, or a capacity that the first try itself has used up, say nothing about that try.
+                if lost is not None and (bills or (makes and isinstance(error, CredentialsError))):
                     raise lost from error
                 raise
         if lost is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from provisioner.clouds.cloud import Instance, InstanceState, Placement
 from provisioner.errors import Rejected
@@ -25,6 +26,8 @@ class Recovery:
     session: Session
     slot: Slot
     inputs: InstanceInputs
+    asked_at: datetime
+    """When the look began: what an answer does not show is judged by the age that it had then."""
 
     @property
     def places(self) -> tuple[Placement, ...]:
@@ -87,7 +90,7 @@ class Recovery:
                 return []
             return watch.until_found(self.slot, [*self.places, note.placement], VISIBILITY)
         is_first = (launch.stack_id, launch.generation) in self.session.issued
-        is_old = self.session.cloud.now() - launch.created_at > PERMIT + VISIBILITY
+        is_old = self.asked_at - launch.created_at > PERMIT + VISIBILITY
         if is_first or is_old or not self.session.is_shared:
             return []
         return watch.until_found(self.slot, self.places, VISIBILITY)
@@ -96,7 +99,7 @@ class Recovery:
         """Whether a call may have made a machine that is not visible yet."""
         is_open = note.kind == KIND and note.stage in (Stage.CALLING, Stage.MADE)
         is_ours = note.generation == self.inputs.launch.generation
-        return is_open and is_ours and self.session.cloud.now() - note.at <= VISIBILITY
+        return is_open and is_ours and self.asked_at - note.at <= VISIBILITY
 
     def _zone_of_disks(self) -> Zone | None:
         slots = [Slot(self.slot.stack_id, self.slot.stack, volume.name) for volume in self.inputs.volumes]

@@ -30,7 +30,9 @@ UNKNOWN: Final = Unknown()
 def plain(value: PropertyValue) -> Any:
     """The Python value, secrets opened; whole numbers are ``int``, what is not known yet is ``UNKNOWN``."""
     content = value.value
-    if isinstance(content, Computed) or content == _MARKER:
+    if isinstance(content, str):  # most are
+        return UNKNOWN if content == _MARKER else content
+    if isinstance(content, Computed):
         return UNKNOWN
     if isinstance(content, float):
         return int(content) if content.is_integer() else content
@@ -80,8 +82,10 @@ def replaced(original: PropertyValue | None, value: Any) -> PropertyValue:
 
 def has_unknown(value: Any) -> bool:
     """Whether a Python value from ``plain`` is, or holds, something unknown."""
+    if value is UNKNOWN or isinstance(value, (str, int, float)):
+        return value is UNKNOWN
     if isinstance(value, Mapping):
         return any(has_unknown(entry) for entry in value.values())
     if isinstance(value, (list, tuple)):
         return any(has_unknown(entry) for entry in value)
-    return value is UNKNOWN
+    return False

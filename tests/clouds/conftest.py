@@ -209,8 +209,29 @@ def aws(home: Path) -> Iterator[AwsRig]:
         )
 
 
+def memory(home: Path) -> Iterator[Rig]:
+    """The model on which every crash point is tried (tests/faults)."""
+    from tests.fakes.cloud import FakeCloud
+
+    del home
+    here = Placement("aws", "us-east-1", "use1-az2", "g6.xlarge", CapacityType.ON_DEMAND)
+    sold = {"g6.xlarge"}, {"use1-az2", "use1-az4", None}
+    cloud = FakeCloud(
+        visibility=timedelta(milliseconds=300),
+        offered=lambda place: place.instance_type in sold[0] and place.zone in sold[1] and place.region == here.region,
+    )
+    yield Rig(
+        cloud=cloud,
+        wait=lambda: cloud.clock.advance(timedelta(seconds=10)),
+        here=here,
+        next_zone=replace(here, zone="use1-az4"),
+        spot=replace(here, capacity_type=CapacityType.SPOT),
+    )
+
+
 RIGS: Mapping[str, Callable[[Path], Iterator[Rig]]] = {
     "aws": aws,
+    "memory": memory,
     "sandbox-aws": sandbox_aws,
     "sandbox-gcp": sandbox_gcp,
 }

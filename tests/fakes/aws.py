@@ -87,6 +87,8 @@ class FakeAws:
         """(zone letter, instance type) -> machines that still start there; what is not named is unlimited."""
         self.quotas: dict[tuple[str, str], float] = {}
         """(region, quota code) -> value; what is not named cannot be read."""
+        self.on_call: Callable[[Call, str], None] = lambda _call, _stage: None
+        """Told of each request that has ``arrived``, and whose effect is ``done`` and not answered yet."""
         self._tokens: dict[tuple[str, str, str], tuple[str, int, bytes]] = {}
         self._lock = threading.RLock()
         self._server: Any = None
@@ -158,11 +160,13 @@ class FakeAws:
             fault = next((one for one in self.faults if one.fits(call)), None)
             if fault is not None:
                 fault.times -= 1
+        self.on_call(call, "arrived")
         if fault is not None and fault.do == "reset":
             _hang_up(environ)
         if fault is not None and fault.do == "error":
             return _send(start, *_error(call, fault.code, fault.message))
         status, headers, content = self._answer(call, environ)
+        self.on_call(call, "done")
         if fault is not None and fault.do == "lost":
             _hang_up(environ)
         start(status, headers)

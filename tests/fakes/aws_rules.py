@@ -196,6 +196,8 @@ def _run(original: Any) -> Any:
         answer = original(self)
         for one in answer.result.instances:
             one.visible_at = time.monotonic() + RULES.visibility_s
+            for interface in one.nics.values():  # made by the call itself: it ends with its machine
+                interface.delete_on_termination = True
             _move(one, "pending", "running", RULES.boot_s)
             reservation = self._get_param("CapacityReservationSpecification", {})
             target = reservation.get("CapacityReservationTarget", {}).get("CapacityReservationId")

@@ -1,6 +1,7 @@
 """A cloud in memory that does what a test scripts: errors before or after an effect, crashes at any call, lagging lists.
 
-It keeps the promises of ``provisioner.clouds.cloud`` (tokens, tags in the create call, gone is fine) and counts every call.
+It keeps the promises of ``provisioner.clouds.cloud`` (tokens, tags in the create call, gone is fine), which the conformance
+suite of tests/clouds holds against it as against the sandbox and AWS, and counts every call.
 """
 
 from __future__ import annotations
@@ -23,10 +24,15 @@ from provisioner.clouds.cloud import (
     VolumeRequest,
 )
 from provisioner.errors import CapacityError, GpuprovError, NotFound, QuotaError, Rejected, TokenMismatch, TokenSpent
+from provisioner.tags import PREFIX
+from provisioner.vocabulary import CapacityType
 from stacks.provider.lifeline import Lifeline
 
 T = TypeVar("T")
 MAKERS = ("create_instance", "create_volume", "ensure_security_group")
+MACHINE_USD_PER_HOUR = "0.8048"
+DISK_USD_PER_HOUR = "0.05"
+ADDRESS_USD_PER_HOUR = "0.005"
 
 
 class Crash(BaseException):
@@ -71,6 +77,8 @@ class _Machine:
     visible_at: datetime
     running_at: datetime
     gone_at: datetime | None = None
+    """When a machine that was told to end is gone."""
+    ended_at: datetime | None = None
     is_traceless: bool = False
 
 
@@ -95,6 +103,8 @@ class FakeCloud(Cloud):
     """Offer keys that are refused."""
     no_quota: set[str] = field(default_factory=set)
     no_image: set[str] = field(default_factory=set)
+    offered: Callable[[Placement], bool] | None = None
+    """What is sold at all; everything by default."""
     dies_at_boot: dict[str, InstanceState] = field(default_factory=dict)
     """Offer key -> state in which its machines end before they run."""
     errors: dict[str, deque[tuple[bool, GpuprovError]]] = field(default_factory=lambda: defaultdict(deque))
@@ -107,6 +117,8 @@ class FakeCloud(Cloud):
     disks: dict[str, _Disk] = field(default_factory=dict)
     groups: dict[str, tuple[Placement, dict[str, str], tuple[object, ...]]] = field(default_factory=dict)
     images: int = 0
+    _spent_disks: dict[str, str] = field(default_factory=dict)
+    """Token -> id of a disk that was deleted."""
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     @property
@@ -129,7 +141,7 @@ class FakeCloud(Cloud):
     @property
     def living(self) -> list[Instance]:
         """Machines that bill, or can again."""
-        return [self._now(m) for m in self.machines.values() if not self._now(m).state.is_gone]
+        return [now for now in map(self._now, self.machines.values()) if not now.state.is_gone]
 
     @property
     def leftovers(self) -> list[str]:
@@ -165,7 +177,9 @@ class FakeCloud(Cloud):
     def get_instance(self, placement: Placement, instance_id: str) -> Instance | None:
         def act() -> Instance | None:
             machine = self.machines.get(instance_id)
-            return self._now(machine) if machine is not None and self._is_visible(machine) else None
+            if machine is None or not self._is_visible(machine):
+                return None
+            return self._now(machine) if _region(machine.instance.placement) == _region(placement) else None
 
         return self._call("get_instance", placement.key, act)
 
@@ -180,9 +194,11 @@ class FakeCloud(Cloud):
 
     def start_instance(self, placement: Placement, instance_id: str) -> Instance:
         def act() -> Instance:
+            machine = self._existing(instance_id)
+            if self._now(machine).state is not InstanceState.STOPPED:
+                return self._now(machine)
             if placement.key in self.no_capacity:
                 raise CapacityError("no capacity to start")
-            machine = self.machines[instance_id]
             machine.instance = replace(machine.instance, state=InstanceState.PENDING)
             machine.running_at = self.clock.now + self.boot
             return self._now(machine)
@@ -191,9 +207,11 @@ class FakeCloud(Cloud):
 
     def stop_instance(self, placement: Placement, instance_id: str) -> Instance:
         def act() -> Instance:
-            machine = self.machines[instance_id]
+            machine = self._existing(instance_id)
+            if machine.instance.placement.capacity_type is CapacityType.SPOT:
+                raise Rejected(f"{instance_id}: a one-time spot instance cannot be stopped")
             machine.instance = replace(self._now(machine), state=InstanceState.STOPPED)
-            return machine.instance
+            return self._now(machine)
 
         return self._call("stop_instance", placement.key, act)
 
@@ -210,17 +228,19 @@ class FakeCloud(Cloud):
 
     def set_tags(self, placement: Placement, object_id: str, tags: Mapping[str, str]) -> None:
         def act() -> None:
-            machine = self.machines[object_id]
+            machine = self._existing(object_id)
             machine.instance = replace(machine.instance, tags={**machine.instance.tags, **tags})
 
         self._call("set_tags", placement.key, act)
 
     def create_volume(self, request: VolumeRequest) -> Volume:
         def act() -> Volume:
+            if request.token in self._spent_disks:
+                raise TokenSpent(f"its disk {self._spent_disks[request.token]} is deleted")
             for disk in self.disks.values():
                 if disk.request.token == request.token:
                     if disk.request != request:
-                        raise TokenMismatch("other parameters")
+                        raise TokenMismatch(f"{request.token} came with other parameters")
                     return disk.volume
             volume = Volume(
                 f"vol-{next(self._numbers)}",
@@ -248,9 +268,14 @@ class FakeCloud(Cloud):
 
     def attach_volume(self, placement: Placement, instance_id: str, volume_id: str) -> None:
         def act() -> None:
-            disk, machine = self.disks[volume_id], self.machines[instance_id]
+            machine = self._existing(instance_id)
+            disk = self.disks.get(volume_id)
+            if disk is None:
+                raise NotFound(f"there is no {volume_id}")
             if disk.volume.zone != machine.instance.placement.zone:
-                raise Rejected("another zone")
+                raise Rejected(f"{volume_id} is in another zone than {machine.instance.placement.zone}")
+            if disk.volume.attached_to not in (None, instance_id):
+                raise Rejected(f"{volume_id} is attached to {disk.volume.attached_to}")
             disk.volume = replace(disk.volume, attached_to=instance_id, state="in-use")
 
         self._call("attach_volume", placement.key, act)
@@ -259,7 +284,7 @@ class FakeCloud(Cloud):
         def act() -> Volume:
             disk = self.disks[volume_id]
             if size_bytes < disk.volume.size_bytes:
-                raise Rejected("smaller")
+                raise Rejected("a disk does not shrink")
             disk.volume = replace(disk.volume, size_bytes=size_bytes)
             return disk.volume
 
@@ -268,9 +293,12 @@ class FakeCloud(Cloud):
     def delete_volume(self, placement: Placement, volume_id: str) -> None:
         def act() -> None:
             disk = self.disks.get(volume_id)
-            if disk is not None and disk.volume.attached_to is not None:
-                raise Rejected("in use")
-            self.disks.pop(volume_id, None)
+            if disk is None:
+                return
+            if disk.volume.attached_to is not None:
+                raise Rejected(f"attached to {disk.volume.attached_to}")
+            del self.disks[volume_id]
+            self._spent_disks[disk.request.token] = volume_id
 
         self._call("delete_volume", placement.key, act)
 
@@ -291,41 +319,49 @@ class FakeCloud(Cloud):
 
     def delete_security_group(self, placement: Placement, group_id: str) -> None:
         def act() -> None:
-            if any(
-                m.request.security_group == group_id and not m.instance.state.is_gone for m in self.machines.values()
-            ):
-                raise Rejected("in use")
+            using = [i.id for i in self.living if self.machines[i.id].request.security_group == group_id]
+            if using:
+                raise Rejected(f"used by {', '.join(using)}")
             self.groups.pop(group_id, None)
 
         self._call("delete_security_group", placement.key, act)
 
     def list_objects(self) -> list[BillableObject]:
         def act() -> list[BillableObject]:
-            machines = [self._now(m) for m in self.machines.values() if self._is_visible(m)]
-            return [
-                *(
-                    _object("instance", i.placement, i.id, i.state, tags=i.tags, moment=self.clock.now)
-                    for i in machines
-                ),
-                *(
-                    _object("security-group", p, g, "available", tags=t, moment=self.clock.now)
-                    for g, (p, t, _) in self.groups.items()
-                ),
+            found: list[BillableObject] = []
+            for machine in self.machines.values():
+                if self._is_visible(machine) and not self._now(machine).state.is_gone:
+                    found += _of_machine(self._now(machine), machine.request.root_volume_bytes)
+            found += [_of_disk(d.volume) for d in self.disks.values() if d.visible_at <= self.clock.now]
+            found += [
+                BillableObject(
+                    p.cloud, "security-group", group_id, p.region, None, "available", dict(t), "0", self.now()
+                )
+                for group_id, (p, t, _) in self.groups.items()
             ]
+            return [entry for entry in found if any(key.startswith(PREFIX) for key in entry.tags)]
 
         return self._call("list_objects", "", act)
+
+    def _existing(self, instance_id: str) -> _Machine:
+        machine = self.machines.get(instance_id)
+        if machine is None or self._now(machine).state in _ENDING or machine.is_traceless:
+            raise NotFound(f"there is no {instance_id}")
+        return machine
 
     def _create(self, request: InstanceRequest) -> Instance:
         key = request.placement.key
         for machine in self.machines.values():
             if machine.request.token == request.token:
                 if machine.request != request:
-                    raise TokenMismatch("same token, other parameters")
-                if self._now(machine).state.is_gone:
-                    raise TokenSpent("its machine is terminated")
+                    raise TokenMismatch(f"{request.token} came with other parameters")
+                if self._now(machine).state in _ENDING:
+                    raise TokenSpent(f"its machine {machine.instance.id} is terminated")
                 return self._now(machine)
+        if self.offered is not None and not self.offered(request.placement):
+            raise Rejected(f"{key} is not offered")
         self._refuse(key)
-        if request.security_group not in self.groups:
+        if request.security_group is not None and request.security_group not in self.groups:
             raise Rejected(f"there is no group {request.security_group}")
         place = request.placement
         zone = place.zone or f"{place.region}-a"
@@ -353,7 +389,7 @@ class FakeCloud(Cloud):
 
     def _now(self, machine: _Machine) -> Instance:
         if machine.gone_at is not None and machine.gone_at <= self.clock.now:
-            machine.gone_at = None
+            machine.ended_at, machine.gone_at = machine.gone_at, None
             self._end(machine.instance.id, InstanceState.TERMINATED)
         instance = machine.instance
         if instance.state is InstanceState.PENDING and machine.running_at <= self.clock.now:
@@ -361,7 +397,9 @@ class FakeCloud(Cloud):
             instance = replace(instance, state=self.dies_at_boot.get(key, InstanceState.RUNNING))
             machine.instance = instance
         attached = tuple(d.volume.id for d in self.disks.values() if d.volume.attached_to == instance.id)
-        return replace(instance, volume_ids=attached)
+        if attached != instance.volume_ids:
+            machine.instance = instance = replace(instance, volume_ids=attached)
+        return instance
 
     def _is_visible(self, machine: _Machine) -> bool:
         return machine.visible_at <= self.clock.now and not machine.is_traceless
@@ -369,6 +407,7 @@ class FakeCloud(Cloud):
     def _end(self, instance_id: str, state: InstanceState) -> None:
         machine = self.machines[instance_id]
         machine.instance = replace(machine.instance, state=state, public_ip=None)
+        machine.ended_at = machine.ended_at or self.clock.now
         for disk in self.disks.values():
             if disk.volume.attached_to == instance_id:
                 disk.volume = replace(disk.volume, attached_to=None, state="available")
@@ -381,6 +420,8 @@ class FakeCloud(Cloud):
             self.on_call(record)
         if self.crash_at == (index, False):
             raise Crash(f"before {operation}")
+        for machine in self.machines.values():
+            self._now(machine)  # what is due has happened, whoever looks
         queue = self.errors.get(operation)
         takes_effect, error = queue.popleft() if queue else (True, None)
         result: T | None = None
@@ -399,7 +440,40 @@ def _region(placement: Placement) -> tuple[str, str]:
     return placement.cloud, placement.region
 
 
-def _object(
-    kind: str, place: Placement, object_id: str, state: str, *, tags: Mapping[str, str], moment: datetime
-) -> BillableObject:
-    return BillableObject(place.cloud, kind, object_id, place.region, place.zone, str(state), dict(tags), None, moment)
+_ENDING = (InstanceState.TERMINATING, InstanceState.TERMINATED, InstanceState.INTERRUPTED)
+
+
+def _of_machine(machine: Instance, root_bytes: int) -> list[BillableObject]:
+    """A machine, its root disk and, while it runs, its address; all under the machine's tags."""
+    place, kind = machine.placement, machine.placement.instance_type
+    alive = machine.state in (InstanceState.PENDING, InstanceState.RUNNING)
+    entry = BillableObject(
+        place.cloud, "instance", machine.id, place.region, place.zone, str(machine.state), dict(machine.tags),
+        MACHINE_USD_PER_HOUR if alive else "0", machine.created_at,
+        {"instance_type": kind, "capacity_type": str(place.capacity_type), "name": machine.name},
+    )  # fmt: skip
+    part = {"instance": machine.id}
+    found = [
+        entry,
+        replace(
+            entry,
+            kind="volume",
+            id=f"root-{machine.id}",
+            state="in-use",
+            price_usd_per_hour=DISK_USD_PER_HOUR,
+            extra={**part, "role": "root", "size_bytes": str(root_bytes)},
+        ),
+    ]
+    if alive and machine.public_ip is not None:
+        address = replace(entry, kind="ip", id=f"eni-{machine.id}", state="in-use", extra=part)
+        found.append(replace(address, price_usd_per_hour=ADDRESS_USD_PER_HOUR))
+    return found
+
+
+def _of_disk(disk: Volume) -> BillableObject:
+    extra = {"role": "data", "name": disk.name, "size_bytes": str(disk.size_bytes)}
+    extra |= {"instance": disk.attached_to} if disk.attached_to is not None else {}
+    return BillableObject(
+        disk.cloud, "volume", disk.id, disk.region, disk.zone, disk.state, dict(disk.tags), DISK_USD_PER_HOUR,
+        disk.created_at, extra,
+    )  # fmt: skip

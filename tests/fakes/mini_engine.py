@@ -70,10 +70,7 @@ class MiniEngine:
         """Read everything; what is gone leaves the state."""
         for name, resource in list(self.state.items()):
             read = self._read(name, resource)
-            if read is None:
-                del self.state[name]
-            else:
-                self.state[name] = Resource(*read, init_errors=[])
+            self._commit(name, None if read is None else Resource(*read, init_errors=[]))
 
     def up(self, program: Mapping[str, Any], *, refresh: bool = True) -> list[tuple[str, str]]:
         """Bring the state in line with the program; the steps that were taken."""
@@ -130,9 +127,9 @@ class MiniEngine:
             else:
                 created = operations.create(urn(name), inputs)
         except PartialFailure as failure:
-            self.state[name] = Resource(failure.resource_id, inputs, failure.properties, [str(failure)])
+            self._commit(name, Resource(failure.resource_id, inputs, failure.properties, [str(failure)]))
             raise
-        self.state[name] = Resource(created.resource_id, inputs, created.properties)
+        self._commit(name, Resource(created.resource_id, inputs, created.properties))
 
     def _update(self, name: str, old: Resource, inputs: Properties) -> None:
         operations = self._operations(name)
@@ -142,9 +139,9 @@ class MiniEngine:
             else:
                 outputs = operations.update(urn(name), old.outputs, inputs)
         except PartialFailure as failure:
-            self.state[name] = Resource(failure.resource_id, inputs, failure.properties, [str(failure)])
+            self._commit(name, Resource(failure.resource_id, inputs, failure.properties, [str(failure)]))
             raise
-        self.state[name] = Resource(old.id, inputs, outputs)
+        self._commit(name, Resource(old.id, inputs, outputs))
 
     def _delete(self, name: str) -> None:
         operations = self._operations(name)
@@ -152,7 +149,14 @@ class MiniEngine:
             operations.delete(self.state[name].outputs)
         else:
             operations.delete(urn(name), self.state[name].outputs)
-        del self.state[name]
+        self._commit(name, None)
+
+    def _commit(self, name: str, resource: Resource | None) -> None:
+        """Write a resource, or that it is gone, into the state: the moment from which a killed engine knows of it."""
+        if resource is None:
+            del self.state[name]
+        else:
+            self.state[name] = resource
 
     def _diff(self, name: str, old: Resource, inputs: Properties) -> dict[str, bool]:
         operations = self._operations(name)

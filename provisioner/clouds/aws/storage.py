@@ -20,6 +20,8 @@ _DEVICES = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
 """Device names that EC2 recommends for data disks. Source: EC2 user guide, "Device names on Linux instances"."""
 _ENDED = ("deleting", "deleted")
 _LOOKS = 60
+_SHOWS_WITHIN = 3
+"""Looks after which a disk that EC2 does not know is not there."""
 _PAUSE_S = 1.0
 _ATTACHED = ("attaching", "attached", "busy", "detaching")
 
@@ -137,12 +139,18 @@ class Storage:
         """A disk once EC2 has made it: one that is still being made cannot be attached.
 
         Raises:
+            NotFound: it does not show either.
             TimedOut: it is not ready after a minute.
         """
         for look in range(_LOOKS):
             if look:
                 self.sleep(_PAUSE_S)
-            volume = self._get(region, volume_id)
+            try:
+                volume = self._get(region, volume_id)
+            except NotFound:
+                if look >= _SHOWS_WITHIN:
+                    raise
+                continue  # made a moment ago, it may not show yet
             if volume.state != "creating":
                 return volume
         raise TimedOut(f"{volume_id} in {region} is still being made", remedy="run the command again")
