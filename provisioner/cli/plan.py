@@ -29,7 +29,11 @@ _FORMAT_OF_SUFFIX = {".json": "json", ".md": "markdown", ".html": "html"}
 
 @click.command("plan")
 @click.argument("spec", required=False, type=click.Path(path_type=Path))
-@click.option("--explain", is_flag=True, help="All offers in order, all alternatives, all assumptions.")
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="All offers in order, all alternatives, all assumptions, and what would change the answer.",
+)
 @click.option(
     "--set",
     "overrides",
@@ -110,7 +114,7 @@ def _plan_one(
     for warning in loaded.warnings:
         warn(warning)
     with located(loaded):
-        plan = _plan(loaded, catalog, stack, cloud)
+        plan = _plan(loaded, catalog, stack, cloud, explain=explain)
     _warn_of_age(plan, datetime.now(UTC).date())
     failure = (
         NothingFits(refusal_of(plan), where=str(loaded.path), remedy=plan.closest[0] if plan.closest else None)
@@ -128,9 +132,9 @@ def _plan_one(
         raise DocumentedFailure(failure)
 
 
-def _plan(loaded: Loaded, catalog: Catalog, stack: str | None, cloud: str | None) -> Plan:
+def _plan(loaded: Loaded, catalog: Catalog, stack: str | None, cloud: str | None, *, explain: bool) -> Plan:
     if stack is None:
-        return make_plan(loaded.workload, catalog, provider=cloud or default_cloud())
+        return make_plan(loaded.workload, catalog, provider=cloud or default_cloud(), explain=explain)
     from stacks.site import Site
     from stacks.sticky import plan_for_stack
 

@@ -138,6 +138,13 @@ class Terms(NamedTuple):
         return self.risk.interruptions_per_hour * self.billed_hours * self.stretch
 
     @property
+    def basis(self) -> str:
+        """What ``ranking_usd`` is the bill of: ``run``, ``tokens`` (a million) or ``month``; only like compares with like."""
+        if self.run_hours is not None:
+            return "run"
+        return "tokens" if not self.is_endpoint and self.tokens_per_hour else "month"
+
+    @property
     def ranking_usd(self) -> float:
         """What offers are compared by: the run, a million tokens, or the month.
 
@@ -146,7 +153,7 @@ class Terms(NamedTuple):
         """
         if self.compute is None or not math.isfinite(self.stretch):
             return math.inf
-        if self.run_hours is None and not self.is_endpoint and self.tokens_per_hour:
+        if self.tokens_per_hour and self.basis == "tokens":
             return float(self.compute) * self.stretch / self.tokens_per_hour * 1e6
         hourly = (float(self.compute) + float(self.address or 0)) * self.billed_hours * self.stretch
         traffic = float(self.egress or 0) + float(self.passing or 0)

@@ -84,14 +84,15 @@ class Dial:
 def requirement_changes(request: Request, *, is_short_of_quota: bool = False) -> Iterator[Change]:
     """Each hard requirement opened on its own, with the value that would do."""
     if is_short_of_quota:
-        yield Change(_opened(request, keeps_quotas=False), _raise_quota)
+        yield Change(opened(request, keeps_quotas=False), _raise_quota)
     yield from _place_changes(request)
     yield from _money_changes(request)
     yield from _target_changes(request)
     yield from _degree_changes(request)
 
 
-def _opened(request: Request, **changes: object) -> Request:
+def opened(request: Request, **changes: object) -> Request:
+    """The request with requirements exchanged."""
     return replace(request, requirements=replace(request.requirements, **changes))  # type: ignore[arg-type]
 
 
@@ -100,29 +101,29 @@ def _place_changes(request: Request) -> Iterator[Change]:
     wanted = request.requirements
     if wanted.instance_types is not None:
         yield Change(
-            _opened(request, instance_types=None),
+            opened(request, instance_types=None),
             lambda one: f"use {one.offer.instance.name} in placement.instance_types",
             has_values=True,
         )
     if wanted.regions is not None:
         yield Change(
-            _opened(request, regions=None), lambda one: f"add {one.offer.region} to placement.regions", has_values=True
+            opened(request, regions=None), lambda one: f"add {one.offer.region} to placement.regions", has_values=True
         )
     if wanted.gpu_models is not None or wanted.excluded_gpu_models:
-        opened = _opened(request, gpu_models=None, excluded_gpu_models=frozenset())
-        yield Change(opened, _allow_gpu, has_values=True)
+        any_gpu = opened(request, gpu_models=None, excluded_gpu_models=frozenset())
+        yield Change(any_gpu, _allow_gpu, has_values=True)
     if wanted.max_gpus is not None:
         yield Change(
-            _opened(request, max_gpus=None),
+            opened(request, max_gpus=None),
             lambda one: f"raise placement.max_gpus to {one.arrangement.gpus_billed}",
             _fewest_gpus,
         )
     if len(wanted.clouds) < len(CLOUDS):
-        yield Change(_opened(request, clouds=CLOUDS), lambda one: f"allow {one.offer.cloud} in placement.clouds")
+        yield Change(opened(request, clouds=CLOUDS), lambda one: f"allow {one.offer.cloud} in placement.clouds")
     if wanted.capacity not in ("auto", "on-demand"):
-        yield Change(_opened(request, capacity="on-demand"), _buy_as)
+        yield Change(opened(request, capacity="on-demand"), _buy_as)
     elif wanted.has_price_limit and intolerance(request.workload):
-        yield Change(_opened(request, capacity="spot"), _buy_as)
+        yield Change(opened(request, capacity="spot"), _buy_as)
 
 
 def _buy_as(candidate: Candidate) -> str:
@@ -133,11 +134,11 @@ def _money_changes(request: Request) -> Iterator[Change]:
     """Price, bill and time."""
     wanted = request.requirements
     if wanted.max_price_usd_per_hour is not None:
-        yield Change(_opened(request, max_price_usd_per_hour=None), _raise_price, _lowest_price)
+        yield Change(opened(request, max_price_usd_per_hour=None), _raise_price, _lowest_price)
     if wanted.budget is not None:
-        yield Change(_opened(request, budget=None), _raise_budget(wanted.budget), _lowest_bill(wanted.budget))
+        yield Change(opened(request, budget=None), _raise_budget(wanted.budget), _lowest_bill(wanted.budget))
     if wanted.deadline_hours is not None:
-        yield Change(_opened(request, deadline_hours=None), _extend_deadline, _shortest_run)
+        yield Change(opened(request, deadline_hours=None), _extend_deadline, _shortest_run)
 
 
 def everything_open(request: Request) -> Request:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Arrangement
 from provisioner.planner.clusters import instances_per_copy
+from provisioner.planner.contrast import why_not
 from provisioner.planner.economics import cost_of_choice
 from provisioner.planner.explain import reasons
 from provisioner.planner.largest import largest_that_fits
@@ -32,8 +33,8 @@ FAILOVER_ON_DEMAND = 5
 ALTERNATIVES_MAX = 10
 
 
-def make_plan(workload: Workload, catalog: Catalog, *, provider: str | None = None) -> Plan:
-    """The plan of a workload on a catalog; ``provider`` is ``--cloud``.
+def make_plan(workload: Workload, catalog: Catalog, *, provider: str | None = None, explain: bool = False) -> Plan:
+    """The plan of a workload on a catalog; ``provider`` is ``--cloud``, ``explain`` also plans what would change the answer.
 
     The verdict ``nothing-fits`` is a normal answer, with ``choice`` ``None`` and ``closest`` changes.
 
@@ -45,7 +46,12 @@ def make_plan(workload: Workload, catalog: Catalog, *, provider: str | None = No
     outcome = search(request, market)
     if not outcome.candidates:
         return _refusal(request, market, outcome)
-    return _plan(request, market, outcome)
+    plan = _plan(request, market, outcome)
+    if not explain:
+        return plan
+    from provisioner.planner.what_if import what_if  # many searches: only where they are asked for
+
+    return replace(plan, what_if=what_if(request, market, outcome.candidates[0]))
 
 
 def _plan(request: Request, market: Market, outcome: Outcome) -> Plan:
@@ -59,7 +65,7 @@ def _plan(request: Request, market: Market, outcome: Outcome) -> Plan:
         _frame(request, market, outcome),
         verdict=str(outcome.fit),
         choice=replace(
-            _planned(catalog, best), reasons=(*reasons(request, outcome, best), *supply_reason(catalog, best))
+            _planned(catalog, best), reasons=(*reasons(request, market, outcome, best), *supply_reason(catalog, best))
         ),
         footprint=footprint,
         largest=largest_that_fits(request.demand, replace(arrangement.layout, replicas=1), arrangement.accelerator),
@@ -74,7 +80,7 @@ def _plan(request: Request, market: Market, outcome: Outcome) -> Plan:
         ),
         launch_env=launch_env(request, arrangement.layout),
         failover=failover,
-        alternatives=_alternatives(catalog, outcome.candidates),
+        alternatives=_alternatives(request, catalog, outcome.candidates),
         warnings=(*plan_warnings(request, market, best, outcome.fit), *supply_warnings(failover)),
     )
 
@@ -167,7 +173,7 @@ def _same_launch(one: Arrangement, other: Arrangement) -> bool:
     return one.layout == other.layout and one.instances == other.instances
 
 
-def _alternatives(catalog: Catalog, candidates: Sequence[Candidate]) -> tuple[Alternative, ...]:
+def _alternatives(request: Request, catalog: Catalog, candidates: Sequence[Candidate]) -> tuple[Alternative, ...]:
     """The best offer of each other instance type, in the order of the ranking."""
     best: dict[tuple[str, str], Candidate] = {}
     for candidate in candidates:
@@ -178,6 +184,7 @@ def _alternatives(catalog: Catalog, candidates: Sequence[Candidate]) -> tuple[Al
             _planned(catalog, each),
             replace(each.arrangement.footprint, assumptions=()),
             replace(each.bill.cost, lines=()),
+            why_not(request, candidates[0], each),
         )
         for each in others
     )

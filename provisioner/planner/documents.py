@@ -78,6 +78,7 @@ def plan_document(plan: Plan) -> Document:
         "rejections": [_rejection_document(rejection) for rejection in plan.rejections],
         "warnings": list(plan.warnings),
         "closest": list(plan.closest),
+        "what_if": list(plan.what_if),
     }
 
 
@@ -126,6 +127,7 @@ def _read_plan(document: Mapping[str, Any]) -> Plan:
         warnings=tuple(_text(warning) for warning in document["warnings"]),
         largest={_text(name): int(value) for name, value in (document.get("largest") or {}).items()},
         closest=tuple(_text(change) for change in document.get("closest", ())),
+        what_if=tuple(_text(change) for change in document.get("what_if", ())),
     )
 
 
@@ -218,12 +220,16 @@ def _alternative_document(alternative: Alternative) -> Document:
     return _offer_document(alternative.offer) | {
         "footprint": footprint_document(alternative.footprint),
         "cost": cost_summary(alternative.cost),
+        "why_not": alternative.why_not,
     }
 
 
 def _read_alternative(document: Mapping[str, Any]) -> Alternative:
     return Alternative(
-        offer=_read_offer(document), footprint=_read_footprint(document["footprint"]), cost=read_cost(document["cost"])
+        offer=_read_offer(document),
+        footprint=_read_footprint(document["footprint"]),
+        cost=read_cost(document["cost"]),
+        why_not=_text(document.get("why_not", "")),
     )
 
 

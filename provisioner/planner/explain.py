@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from provisioner.planner.candidates import Arrangement
+from provisioner.planner.candidates import NEAR_EQUAL_RATE, Arrangement
 from provisioner.planner.clusters import fabric_of, instances_per_copy, network_of
+from provisioner.planner.contrast import step_up
 from provisioner.planner.offer_filters import COMMITMENTS
 from provisioner.planner.plan import Plan, Rejection
-from provisioner.planner.ranking import Candidate
+from provisioner.planner.ranking import Candidate, speed_of
 from provisioner.planner.request import Request
-from provisioner.planner.search import Outcome
+from provisioner.planner.search import Market, Outcome
+from provisioner.planner.spoken import DEARER, FASTER, LINKS, spoken_cost, times
 from provisioner.planner.spot import intolerance
 from provisioner.sizing.pipelines import VIDEO
-from provisioner.units import format_gib, format_usd
-from provisioner.vocabulary import CapacityType, Interconnect, Objective, Task
+from provisioner.units import format_gib
+from provisioner.vocabulary import CapacityType, Interconnect, Objective
 
 GROUPS_SHOWN = 10
 
@@ -92,14 +95,15 @@ def _shortfall(rejection: Rejection) -> float:
     return max(ratio, 1 / ratio) if ratio else float("inf")
 
 
-def reasons(request: Request, outcome: Outcome, choice: Candidate) -> tuple[str, ...]:
-    """Why the choice was made: room, place in the order, GPUs, capacity type, speed."""
+def reasons(request: Request, market: Market, outcome: Outcome, choice: Candidate) -> tuple[str, ...]:
+    """Why the choice was made: room, place in the order, the step up from a smaller card, GPUs, capacity type, speed."""
     return tuple(
         reason
         for reason in (
             _room(choice),
             _order(request, outcome, choice),
-            _span(outcome, choice),
+            step_up(request, market, outcome, choice),
+            _span(request, outcome, choice),
             _capacity(request, outcome, choice),
             _speed(request, choice),
         )
@@ -123,8 +127,7 @@ def _order(request: Request, outcome: Outcome, choice: Candidate) -> str:
         return f"the only instance type that meets everything: {cost}"
     among = f"of {len(types)} instance types that meet everything"
     if request.workload.optimize is not Objective.COST:
-        what = "fastest predicted" if request.workload.optimize is Objective.THROUGHPUT else "quickest predicted"
-        return f"{what} {among}, near-equals by cost: {cost}"
+        return _speed_order(request, outcome, choice, f"{among}: {cost}")
     if choice.offer.price_usd_per_hour is None:
         return f"simplest {among}: no price is known for any of them"
     cheapest = min(outcome.candidates, key=lambda candidate: candidate.terms.ranking_usd)
@@ -135,6 +138,22 @@ def _order(request: Request, outcome: Outcome, choice: Candidate) -> str:
     return f"best {among}: {cost}; {other} but {_why_not_cheapest(choice, cheapest)}"
 
 
+def _speed_order(request: Request, outcome: Outcome, choice: Candidate, among: str) -> str:
+    """Place in the order of speed: the fastest within a limit, else the fastest that is worth its money and what is faster."""
+    objective = request.workload.optimize
+    what = "fastest" if objective is Objective.THROUGHPUT else "quickest"
+    if request.requirements.has_price_limit:
+        return f"{what} predicted under the price limit {among}"
+    fastest = max(outcome.candidates, key=lambda one: speed_of(one, objective))
+    mine, theirs = speed_of(choice, objective), speed_of(fastest, objective)
+    text = f"{what} predicted that is worth its price {among}"
+    faster, dearer = theirs / mine if mine else 0.0, fastest.terms.ranking_usd / choice.terms.ranking_usd
+    if faster <= 1 + NEAR_EQUAL_RATE or not math.isfinite(dearer):
+        return text
+    name = f"{fastest.offer.instance.name} would be {times(faster, FASTER)}, {times(dearer, DEARER)}"
+    return f"{text}; {name} ({spoken_cost(request, fastest)}): placement.max_price allows it"
+
+
 def _why_not_cheapest(choice: Candidate, cheapest: Candidate) -> str:
     spans, alone = cheapest.arrangement.layout.gpus_per_replica, choice.arrangement.layout.gpus_per_replica
     if spans > alone:
@@ -143,35 +162,31 @@ def _why_not_cheapest(choice: Candidate, cheapest: Candidate) -> str:
     return f"is {ratio:.1f} times slower for about the same" if ratio > 1.05 else "has a bill with unknown terms"
 
 
-def spoken_cost(request: Request, candidate: Candidate) -> str:
-    """The bill that ranks, in words."""
-    cost = candidate.bill.cost
-    if cost.run_usd is not None:
-        return f"{format_usd(cost.run_usd)} a run"
-    if request.workload.task is not Task.SERVE and cost.usd_per_million_tokens is not None:
-        return f"{format_usd(cost.usd_per_million_tokens)} per million tokens"
-    if cost.total_usd_per_month is not None:
-        return f"{format_usd(cost.total_usd_per_month)} a month"
-    if cost.compute_usd_per_hour is None:
-        return "a price that is unknown"
-    return (
-        f"{format_usd(cost.compute_usd_per_hour)} an hour and {' and '.join(candidate.terms.unknown)} of unknown price"
-    )
-
-
-def _span(outcome: Outcome, choice: Candidate) -> str:
+def _span(request: Request, outcome: Outcome, choice: Candidate) -> str:
     gpus = choice.arrangement.layout.gpus_per_replica
     if is_cluster(choice.arrangement):
         return _across(choice.arrangement)
     if gpus == 1:
         return "one GPU holds a copy: nothing crosses a link"
-    link = {Interconnect.NVLINK: "NVLink", Interconnect.PCIE: "PCIe"}.get(choice.arrangement.interconnect, "no link")
+    link = LINKS.get(choice.arrangement.interconnect, "no link")
     single = next((one for one in outcome.candidates if one.arrangement.layout.gpus_per_replica == 1), None)
     if single is None:
-        return f"a copy spans {gpus} GPUs over {link}: no single GPU on offer holds it"
-    return (
-        f"a copy spans {gpus} GPUs over {link}: clearly better than the best single GPU, {single.offer.instance.name}"
-    )
+        text = f"a copy spans {gpus} GPUs over {link}: no single GPU on offer holds it"
+    else:
+        text = f"a copy spans {gpus} GPUs over {link}: clearly better than the best single GPU, {single.offer.instance.name}"
+    return text + _over_pcie(request, outcome, choice)
+
+
+def _over_pcie(request: Request, outcome: Outcome, choice: Candidate) -> str:
+    """What the same would be over PCIe, where the choice pays for NVLink."""
+    if choice.arrangement.interconnect is not Interconnect.NVLINK:
+        return ""
+    rival = next((one for one in outcome.candidates if one.arrangement.interconnect is Interconnect.PCIE), None)
+    if rival is None:
+        return ""
+    speed, other = speed_of(choice, request.workload.optimize), speed_of(rival, request.workload.optimize)
+    rate = f", {times(other / speed, FASTER)}" if speed and other and times(other / speed, FASTER) else ""
+    return f"; the best over PCIe, {rival.offer.instance.name}, costs {spoken_cost(request, rival)}{rate}"
 
 
 def is_cluster(arrangement: Arrangement) -> bool:
@@ -181,7 +196,7 @@ def is_cluster(arrangement: Arrangement) -> bool:
 
 def _across(arrangement: Arrangement) -> str:
     instance, layout = arrangement.instance, arrangement.layout
-    link = {Interconnect.NVLINK: "NVLink", Interconnect.PCIE: "PCIe"}.get(arrangement.interconnect, "one GPU")
+    link = LINKS.get(arrangement.interconnect, "one GPU")
     network = f"{fabric_of(instance) or 'the network'} at {network_of(instance)}"
     what = "a copy" if layout.data_parallel == 1 else "the training"
     count = instances_per_copy(layout, instance.gpu_count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.offers import Lot
@@ -23,6 +23,12 @@ class Ledger:
     def refuse_type(self, instance: InstanceType, refusal: Refusal) -> None:
         """An instance type is out wherever it is sold."""
         self._types.append((instance, refusal))
+
+    def refusals(self) -> Iterator[tuple[InstanceType, Refusal]]:
+        """Every no with the instance type it is about; those of a whole capacity type are not among them."""
+        yield from self._types
+        for (_, _, refusal), offers in self._offers.items():
+            yield offers[0].instance, refusal
 
     def has(self, name: str) -> bool:
         """Whether a filter of offers said no to any."""

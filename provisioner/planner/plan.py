@@ -148,6 +148,8 @@ class Alternative:
     offer: PlannedOffer
     footprint: Footprint
     cost: Cost
+    why_not: str = ""
+    """Why it is not the choice, in one line."""
 
 
 @record(frozen=True, slots=True)
@@ -203,3 +205,5 @@ class Plan:
     """Numbers of the demand at their largest that fits on the choice, all else as asked; empty without a choice."""
     closest: tuple[str, ...] = ()
     """Smallest changes that would fit, in words a person can act on."""
+    what_if: tuple[str, ...] = ()
+    """Changes that would move the answer, each planned; only where an explanation was asked for."""

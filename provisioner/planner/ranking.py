@@ -68,13 +68,24 @@ class Candidate:
         return self.score_usd / self.rate if self.rate else math.inf
 
 
+BASES = ("run", "tokens", "month")
+"""What bills are of, the most telling first (``Terms.basis``)."""
+
+
 def rank_candidates(
     candidates: Sequence[Candidate], objective: Objective, *, is_limited: bool = False
 ) -> list[Candidate]:
     """All candidates, best first; the order of the input does not matter.
 
-    ``is_limited``: the spec states what may be spent, so that speed alone decides within it.
+    ``is_limited``: the spec states what may be spent, so that speed alone decides within it. Where the length of some runs is
+    known, offers whose speed nobody can predict come last: the bill of a month says nothing about that of a run.
     """
+    groups = {basis: [one for one in candidates if one.terms.basis == basis] for basis in BASES}
+    return [one for group in groups.values() for one in _rank_alike(group, objective, is_limited=is_limited)]
+
+
+def _rank_alike(candidates: Sequence[Candidate], objective: Objective, *, is_limited: bool) -> list[Candidate]:
+    """Candidates whose bills are of the same thing."""
     if objective is Objective.COST:
         return _by_cost(candidates)
     return _by_rate(candidates, objective) if is_limited else _by_worth(candidates, objective)

@@ -45,6 +45,11 @@ class Market:
         """How an instance type is sold."""
         return self.catalog.type_market(instance.cloud, instance.name)
 
+    def lowest_on_demand_usd(self, instance: InstanceType) -> Decimal | None:
+        """The lowest on-demand price of one instance anywhere."""
+        self.on_demand_usd(instance, "")
+        return min(self._on_demand[instance.cloud, instance.name].values(), default=None)
+
     def on_demand_usd(self, instance: InstanceType, region: str) -> Decimal | None:
         """The lowest on-demand price of one instance in a region."""
         key = (instance.cloud, instance.name)

@@ -142,6 +142,4 @@ def storage_section(plan: Plan) -> Section:
 
 def spoken_total(cost: Cost) -> str:
     """The bill that a person compares: a run where its length is known, else a month."""
-    if cost.run_usd is not None:
-        return f"{format_usd(cost.run_usd)}/run"
-    return f"{usd(cost.total_usd_per_month)}/month" if cost.total_usd_per_month is not None else UNKNOWN
+    return usd(cost.run_usd if cost.run_usd is not None else cost.total_usd_per_month)

@@ -7,7 +7,7 @@ from html import escape
 
 from provisioner.planner.plan import Plan
 from provisioner.report.section import Section
-from provisioner.report.summary import memory_section, summarise
+from provisioner.report.summary import WHAT_IF, memory_section, summarise
 
 STYLE = """
 :root { color-scheme: light dark; --line: #d0d7de; --soft: #57606a; --bar: #4c7ebf; --good: #1a7f37; --tight: #9a6700; --bad: #cf222e; }
@@ -42,6 +42,7 @@ def plan_html(plan: Plan, *, explain: bool = False) -> str:
     ]
     for section in summary.sections:
         body += _section(section, with_bars=bool(memory) and section.title == memory)
+    body += _list(WHAT_IF, summary.what_if)
     body += _list("Warnings", summary.warnings)
     body += _list("What would fit", summary.closest)
     body.append(f"<footer>{escape(summary.footer)}</footer>")

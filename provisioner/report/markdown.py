@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from provisioner.planner.plan import Plan
 from provisioner.report.section import Section
-from provisioner.report.summary import summarise
+from provisioner.report.summary import WHAT_IF, summarise
 
 
 def plan_markdown(plan: Plan, *, explain: bool = False) -> str:
@@ -16,6 +16,7 @@ def plan_markdown(plan: Plan, *, explain: bool = False) -> str:
     lines += [*_list(summary.reasons), ""] if summary.reasons else []
     for section in summary.sections:
         lines += [*_section(section), ""]
+    lines += [f"### {WHAT_IF}", "", *_list(summary.what_if), ""] if summary.what_if else []
     lines += ["### Warnings", "", *_list(summary.warnings), ""] if summary.warnings else []
     lines += ["### What would fit", "", *_list(summary.closest), ""] if summary.closest else []
     lines.append(f"<sub>{_inline(summary.footer)}</sub>")

@@ -19,6 +19,8 @@ class Section:
     rows: tuple[tuple[str, ...], ...]
     right: frozenset[int] = frozenset()
     note: str | None = None
+    whole: frozenset[int] = frozenset()
+    """Columns whose cells stay on one line, beside those of numbers: names."""
 
 
 def usd(amount: Decimal | None, places: int = 2) -> str:

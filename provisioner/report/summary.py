@@ -13,6 +13,9 @@ from provisioner.units import format_gib
 
 SHOWN_SHORT = 5
 """Failover offers and alternatives without ``--explain``."""
+WHY_NOT_SHORT = 3
+"""Alternatives that are told apart from the choice without ``--explain``."""
+WHAT_IF = "What would change the answer"
 BAR_CELLS = 24
 
 _TERMS = (
@@ -37,6 +40,7 @@ class Summary:
     warnings: tuple[str, ...]
     closest: tuple[str, ...]
     footer: str
+    what_if: tuple[str, ...] = ()
 
 
 def summarise(plan: Plan, *, explain: bool = False) -> Summary:
@@ -50,6 +54,7 @@ def summarise(plan: Plan, *, explain: bool = False) -> Summary:
         warnings=plan.warnings,
         closest=plan.closest,
         footer=f"catalog of {plan.catalog_as_of} ({plan.catalog_digest[:19]})",
+        what_if=plan.what_if,
     )
 
 
@@ -85,6 +90,16 @@ def gpus(offer: PlannedOffer) -> str:
     return f"{count} x {offer.gpu}{link}{used}"
 
 
+def short_gpus(offer: PlannedOffer) -> str:
+    """The same in a few letters: ``2 x RTX-PRO-6000 TP2``, ``8 x H100 FSDP``."""
+    layout = offer.layout
+    count = f"{offer.gpus_per_instance:g} x {offer.gpu}"
+    parts = [f"TP{layout.tensor_parallel}"] if layout.tensor_parallel > 1 else []
+    parts += [f"PP{layout.pipeline_parallel}"] if layout.pipeline_parallel > 1 else []
+    parts += [layout.sharding.value.upper()] if layout.data_parallel > 1 else []
+    return " ".join((count, *parts))
+
+
 def _sections(plan: Plan, *, explain: bool) -> Iterator[Section]:
     yield memory_section(plan)
     yield speed_section(plan)
@@ -95,6 +110,7 @@ def _sections(plan: Plan, *, explain: bool) -> Iterator[Section]:
     yield storage_section(plan)
     yield failover_section(plan, None if explain else SHOWN_SHORT)
     yield alternatives_section(plan, None if explain else SHOWN_SHORT)
+    yield why_not_section(plan, None if explain else WHY_NOT_SHORT)
     yield rejections_section(plan)
     if explain:
         yield assumptions_section(plan)
@@ -182,7 +198,7 @@ def failover_section(plan: Plan, limit: int | None) -> Section:
         rows = tuple((*row, _supply(offer)) for row, offer in zip(rows, shown, strict=True))
     left = len(plan.failover) - len(shown)
     note = f"and {left} more (--explain)" if left else None
-    return Section("Tried in this order", header, rows, frozenset({0, 4}), note)
+    return Section("Tried in this order", header, rows, frozenset({0, 4}), note, frozenset({1}))
 
 
 def _supply(offer: PlannedOffer) -> str:
@@ -195,19 +211,27 @@ def alternatives_section(plan: Plan, limit: int | None) -> Section:
     shown = plan.alternatives[:limit]
     rows = tuple(
         (
-            each.offer.instance_type,
-            gpus(each.offer),
+            f"{each.offer.instances} x {each.offer.instance_type}"
+            if each.offer.instances > 1
+            else each.offer.instance_type,
+            short_gpus(each.offer),
             f"{each.offer.cloud} {each.offer.region}",
-            f"{usd(each.offer.price_usd_per_hour, 4)}/h",
+            usd(each.offer.price_usd_per_hour, 4),
             spoken_total(each.cost),
-            format_gib(each.footprint.headroom_bytes),
         )
         for each in shown
     )
     left = len(plan.alternatives) - len(shown)
     note = f"and {left} more (--explain)" if left else None
-    header = ("instance type", "GPUs", "place", "price", "bill", "headroom")
-    return Section("Alternatives", header, rows, frozenset({3, 4, 5}), note)
+    per = "a run" if any(each.cost.run_usd is not None for each in shown) else "a month"
+    header = ("instance type", "GPUs", "place", "an hour", per)
+    return Section("Alternatives", header, rows, frozenset({3, 4}), note, frozenset({0}))
+
+
+def why_not_section(plan: Plan, limit: int | None) -> Section:
+    """Why the next of the ranking are not the choice."""
+    rows = tuple((each.offer.instance_type, each.why_not) for each in plan.alternatives[:limit] if each.why_not)
+    return Section("Why not the next", (), rows, whole=frozenset({0}))
 
 
 def rejections_section(plan: Plan) -> Section:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from provisioner.planner.plan import Plan
 from provisioner.report.section import Section
-from provisioner.report.summary import Summary, summarise
+from provisioner.report.summary import WHAT_IF, Summary, summarise
 
 WIDTH_WITHOUT_TERMINAL = 120
 """Columns of a log or a pipe, where nothing says how wide the reader is."""
@@ -48,6 +48,10 @@ def print_summary(console: Console, summary: Summary) -> None:
         console.print(_table(section))
         if section.note:
             console.print(Padding(Text(section.note, style="dim"), (0, 0, 0, 2)))
+    if summary.what_if:
+        console.print()
+        console.print(Text(WHAT_IF, style="bold"))
+        _print_list(console, summary.what_if, "-", "")
     if summary.warnings:
         console.print()
         _print_list(console, summary.warnings, "warning:", "yellow")
@@ -74,7 +78,13 @@ def _table(section: Section) -> Table:
     )
     for index in range(len(section.rows[0])):
         header = section.header[index] if section.header else ""
-        table.add_column(header, justify="right" if index in section.right else "left", overflow="fold")
+        is_number = index in section.right
+        table.add_column(
+            header,
+            justify="right" if is_number else "left",
+            overflow="fold",
+            no_wrap=is_number or index in section.whole,
+        )
     for row in section.rows:
         style = "bold" if row[0] == "need" or row[0].startswith(("total", "one run")) else None
         table.add_row(*(Text(cell) for cell in row), style=style)

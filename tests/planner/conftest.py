@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
@@ -16,6 +17,8 @@ from provisioner.planner.request import Request, request_for
 from provisioner.vocabulary import CapacityType
 from provisioner.workload.spec import Workload
 
+CHANGE = re.compile(r"(?:lower|raise|set|extend|add|use|allow) (\S+)(?: (?:to|in) (\S[^,]*))?(?:, (?:or|if) .*)?$")
+"""A change as plans word it: the key and its value, or the value and the list it joins."""
 MODEL_8B = "meta-llama/Llama-3.1-8B-Instruct"
 
 
@@ -119,6 +122,36 @@ def finetune() -> Callable[..., Workload]:
         return Workload.from_document(_merged(base, sections))
 
     return build
+
+
+@pytest.fixture(scope="session")
+def made() -> Callable[[Workload, str], Workload]:
+    """A workload with a change in words carried out, or with both of a pair."""
+
+    def make(workload: Workload, changes: str) -> Workload:
+        document = workload.to_document()
+        for change in changes.split(" and "):
+            _make(document, change)
+        return Workload.from_document(document)
+
+    return make
+
+
+def _make(document: dict[str, Any], text: str) -> None:
+    verb = text.split(maxsplit=1)[0]
+    match = CHANGE.match(text)
+    assert match, text
+    key, value = (match[1], match[2]) if verb in ("lower", "raise", "set", "extend") else (match[2], match[1])
+    *parents, last = key.split(".")
+    node: Any = document
+    for part in parents:
+        node = node.setdefault(part, {})
+    if verb in ("add", "allow", "use"):
+        node[last] = [*([] if verb == "use" else node.get(last, [])), value]
+    elif value == "true":
+        node[last] = True
+    else:
+        node[last] = int(value) if value.isdigit() else value
 
 
 @pytest.fixture(scope="session")

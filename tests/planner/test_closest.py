@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
@@ -12,43 +11,17 @@ from provisioner.workload.spec import Workload
 LLAMA_70B = {"id": "meta-llama/Llama-3.1-70B-Instruct"}
 L4_ONLY = {"gpus": ["L4"], "max_gpus": 1}
 UNITS = {"placement.max_price": " USD/h", "placement.budget": " USD/month", "placement.deadline": "h"}
-CHANGE = re.compile(r"(?:lower|raise|set|extend|add|use|allow) (\S+)(?: (?:to|in) (\S[^,]*))?(?:, or .*)?$")
 
 
-def made(workload: Workload, text: str) -> Workload:
-    """The workload with a change in words carried out, or with both of a pair."""
-    changes, fits, _ = text.partition(": fits on ")
-    assert fits, text
-    document = workload.to_document()
-    for change in changes.split(" and "):
-        _make(document, change)
-    return Workload.from_document(document)
-
-
-def _make(document: dict[str, Any], text: str) -> None:
-    verb = text.split(maxsplit=1)[0]
-    match = CHANGE.match(text)
-    assert match, text
-    key, value = (match[1], match[2]) if verb in ("lower", "raise", "set", "extend") else (match[2], match[1])
-    *parents, last = key.split(".")
-    node: Any = document
-    for part in parents:
-        node = node.setdefault(part, {})
-    if verb in ("add", "allow", "use"):
-        node[last] = [*([] if verb == "use" else node.get(last, [])), value]
-    elif value == "true":
-        node[last] = True
-    else:
-        node[last] = int(value) if value.isdigit() else value
-
-
-def check(workload: Workload, plan_of, expected: set[str]) -> None:
+def check(workload: Workload, plan_of, made, expected: set[str]) -> None:
     plan = plan_of(workload)
     assert plan.choice is None
     assert plan.closest
     keys = set()
     for text in plan.closest:
-        changed = made(workload, text)
+        changes, fits, _ = text.partition(": fits on ")
+        assert fits, text
+        changed = made(workload, changes)
         again = plan_of(changed)
         assert again.verdict == "fits", text
         keys.add(re.search(r"((?:inference|training|model|placement|lifecycle)(?:\.\w+)+)", text)[1])
@@ -56,10 +29,13 @@ def check(workload: Workload, plan_of, expected: set[str]) -> None:
     assert len(plan.closest) >= 3, plan.closest
 
 
-def test_too_large_a_cache(serve, plan_of):
+def test_too_large_a_cache(serve, plan_of, made):
     workload = serve(inference={"concurrency": 16}, placement=L4_ONLY)
     check(
-        workload, plan_of, {"inference.concurrency", "inference.context_tokens", "placement.gpus", "placement.max_gpus"}
+        workload,
+        plan_of,
+        made,
+        {"inference.concurrency", "inference.context_tokens", "placement.gpus", "placement.max_gpus"},
     )
 
 
@@ -71,24 +47,25 @@ def test_lowered_numbers_are_the_largest_that_fit(serve, plan_of):
     assert plan_of(more).verdict != "fits"
 
 
-def test_too_large_a_model(serve, plan_of):
-    check(serve(model=LLAMA_70B, placement={"gpus": ["L40S"], "max_gpus": 1}), plan_of, {"placement.max_gpus"})
+def test_too_large_a_model(serve, plan_of, made):
+    check(serve(model=LLAMA_70B, placement={"gpus": ["L40S"], "max_gpus": 1}), plan_of, made, {"placement.max_gpus"})
 
 
-def test_bf16_on_a_t4(serve, plan_of):
+def test_bf16_on_a_t4(serve, plan_of, made):
     check(
         serve(model={"id": "Qwen/Qwen2.5-3B-Instruct"}, placement={"gpus": ["T4"]}),
         plan_of,
+        made,
         {"model.weights", "placement.gpus"},
     )
 
 
-def test_region_without_the_gpu(serve, plan_of):
+def test_region_without_the_gpu(serve, plan_of, made):
     workload = serve(
         model={"id": "deepseek-ai/DeepSeek-V3", "weights": "auto"},
         placement={"clouds": ["aws"], "regions": ["eu-west-3"], "gpus": ["H200"]},
     )
-    check(workload, plan_of, {"placement.regions"})
+    check(workload, plan_of, made, {"placement.regions"})
     assert "is also offered in" in plan_of(workload).closest[0]
 
 
@@ -100,29 +77,31 @@ def test_region_without_the_gpu(serve, plan_of):
         ({"instance_types": ["g6.xlarge"]}, "placement.instance_types"),
     ],
 )
-def test_price_and_pin(serve, plan_of, placement, key):
-    check(serve(inference={"concurrency": 8}, placement=placement), plan_of, {key})
+def test_price_and_pin(serve, plan_of, made, placement, key):
+    check(serve(inference={"concurrency": 8}, placement=placement), plan_of, made, {key})
 
 
-def test_deadline(finetune, plan_of):
+def test_deadline(finetune, plan_of, made):
     check(
         finetune(training={"tokens": "2B"}, placement={"deadline": "1h", "gpus": ["L40S"], "max_gpus": 1}),
         plan_of,
+        made,
         {"placement.deadline"},
     )
 
 
-def test_target(serve, plan_of):
+def test_target(serve, plan_of, made):
     spec = serve(
         inference={"targets": {"tokens_per_second_per_request": 500}}, placement={"gpus": ["L40S"], "max_gpus": 1}
     )
-    check(spec, plan_of, {"inference.targets.tokens_per_second_per_request"})
+    check(spec, plan_of, made, {"inference.targets.tokens_per_second_per_request"})
 
 
-def test_training(finetune, plan_of):
+def test_training(finetune, plan_of, made):
     check(
         finetune(training={"method": "full", "micro_batch": 4}, placement={"gpus": ["L40S"], "max_gpus": 1}),
         plan_of,
+        made,
         {"training.method"},
     )
 
@@ -162,8 +141,8 @@ def test_a_target_is_relaxed_no_further_than_needed(serve, plan_of):
     assert plan_of(tighter).verdict != "fits"
 
 
-def test_other_values_follow_where_one_requirement_stands_alone(serve, plan_of):
+def test_other_values_follow_where_one_requirement_stands_alone(serve, plan_of, made):
     spec = serve(model=LLAMA_70B | {"weights": "fp8"}, placement={"gpus": ["MI300X"]})
-    check(spec, plan_of, {"placement.gpus"})
+    check(spec, plan_of, made, {"placement.gpus"})
     names = [re.match(r"add (\S+) to", text)[1] for text in plan_of(spec).closest]
     assert len(set(names)) == len(names) >= 3
