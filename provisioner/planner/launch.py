@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 
 from provisioner.planner.request import Request
 from provisioner.sizing.demand import ServingDemand
 from provisioner.sizing.layout import Layout
+from provisioner.sizing.serving_extras import LIMITED_FAMILIES, prepared_rank
 from provisioner.vocabulary import Engine, KvDtype, WeightFormat
+from provisioner.workload.adapters import Adapter
 from provisioner.workload.spec import Run
 
 LOADED_AS = {WeightFormat.FP8: "fp8", WeightFormat.NF4: "bitsandbytes"}
@@ -33,6 +36,7 @@ def launch_argv(request: Request, layout: Layout, usable_fraction: float | None,
     if build is None or model is None or not isinstance(demand, ServingDemand):
         return ()
     argv = build(model, demand, layout, usable_fraction)
+    argv += adapter_options(demand, request.workload.model.adapters)
     spanning = _SPANNING.get(demand.engine) if machines > 1 else None
     return argv if spanning is None else (*argv, *spanning(machines))
 
@@ -78,9 +82,36 @@ def _vllm(model: str, demand: ServingDemand, layout: Layout, fraction: float | N
     argv += _option("--quantization", LOADED_AS, demand.weights)
     if demand.kv_dtype is KvDtype.FP8:
         argv += ["--kv-cache-dtype", "fp8"]
-    if demand.adapters:
-        argv += ["--enable-lora", "--max-loras", str(demand.adapters)]
+    return (*argv, *_vllm_images(demand))
+
+
+def _vllm_images(demand: ServingDemand) -> tuple[str, ...]:
+    """How many images a request has, and where the processor takes it how large they get: the start-up run goes by both."""
+    if demand.images is None:
+        return ()
+    argv = ["--limit-mm-per-prompt", json.dumps({"image": demand.images})]
+    if demand.images and demand.model.family in LIMITED_FAMILIES:
+        argv += ["--mm-processor-kwargs", json.dumps({"max_pixels": demand.image_pixels})]
     return tuple(argv)
+
+
+def adapter_options(demand: ServingDemand, adapters: Sequence[Adapter]) -> tuple[str, ...]:
+    """Options that keep room for adapters and load them; empty for engines whose command takes none.
+
+    Sources: LoRA pages of the vLLM and SGLang documentation; ``tools/server/README.md`` of llama.cpp.
+    """
+    if not adapters:
+        return ()
+    places = [each.source.removeprefix("hf://").partition("@")[0] for each in adapters]
+    named = [f"{each.name}={place}" for each, place in zip(adapters, places, strict=True)]
+    count, rank = str(len(adapters)), str(prepared_rank(demand))
+    if demand.engine is Engine.VLLM:
+        return ("--enable-lora", "--max-loras", count, "--max-lora-rank", rank, "--lora-modules", *named)
+    if demand.engine is Engine.SGLANG:
+        return ("--enable-lora", "--max-loras-per-batch", count, "--max-lora-rank", rank, "--lora-paths", *named)
+    if demand.engine is Engine.LLAMA_CPP:
+        return tuple(word for place in places for word in ("--lora", place))
+    return ()
 
 
 def _sglang(model: str, demand: ServingDemand, layout: Layout, fraction: float | None) -> tuple[str, ...]:

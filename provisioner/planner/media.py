@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from provisioner.errors import UsageError
+from provisioner.planner.adapters import started_rank
 from provisioner.planner.requirements import KeyedSpecError
 from provisioner.sizing.demand import AudioDemand, DiffusionDemand, DiffusionTrainingDemand
 from provisioner.sizing.diffusion import usual_size
 from provisioner.sizing.pipelines import IMAGE, VIDEO, PipelineShape
+from provisioner.sizing.serving_extras import RANK_ASSUMED
 from provisioner.vocabulary import TrainingMethod, TrainingPrecision
-from provisioner.workload.spec import Inference, Lora, Training, Workload
+from provisioner.workload.spec import Inference, Training, Workload
 
 PIECE_SECONDS = 30.0
 """Length of a piece of audio where neither the spec nor the model names one: Whisper's own window."""
@@ -50,6 +52,8 @@ def _diffusion(workload: Workload, inference: Inference, shape: PipelineShape) -
         steps=(wanted.steps if wanted else None) or shape.geometry.steps,
         offload=inference.offload,
         gpu_memory_fraction=_fraction(inference),
+        adapters=len(workload.model.adapters),
+        adapter_rank=max((each.rank or RANK_ASSUMED for each in workload.model.adapters), default=RANK_ASSUMED),
     )
 
 
@@ -82,7 +86,7 @@ def _training(workload: Workload, training: Training, shape: PipelineShape) -> D
         frames=asked_frames or frames,
         micro_batch=(wanted.batch if wanted else None) or training.micro_batch,
         gradient_checkpointing=training.gradient_checkpointing,
-        lora_rank=(training.lora or Lora()).rank,
+        lora_rank=started_rank(workload, training),
         sharding=training.sharding,
     )
 

@@ -9,6 +9,7 @@ from provisioner.catalog.gpus import Gpu
 from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.snapshot import Catalog
 from provisioner.errors import UsageError
+from provisioner.planner.adapters import common_targets, started_rank
 from provisioner.planner.requirements import KeyedSpecError, Requirements, resolve_requirements
 from provisioner.planner.suitability import check_suitability
 from provisioner.records import record
@@ -16,7 +17,9 @@ from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.demand import Demand, ServingDemand, TrainingDemand
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.models import find_model, shape_from_config, shape_from_dimensions
+from provisioner.sizing.multimodal import USUAL_PIXELS
 from provisioner.sizing.pipelines import IMAGE, SPEECH_TO_TEXT, VIDEO, PipelineShape
+from provisioner.sizing.serving_extras import image_tokens
 from provisioner.sizing.shapes import ModelShape
 from provisioner.vocabulary import (
     Engine,
@@ -120,6 +123,8 @@ def _serving_demand(workload: Workload, inference: Inference, shape: ModelShape)
     engine, version = engine_of(inference, shape)
     context = context_tokens(inference, shape)
     adapters = workload.model.adapters
+    images, pixels = image_inputs(inference, shape, context)
+    media = image_tokens(shape, images or 0, pixels)
     return ServingDemand(
         model=shape,
         weights=str(workload.model.weights),
@@ -129,12 +134,36 @@ def _serving_demand(workload: Workload, inference: Inference, shape: ModelShape)
         concurrency=inference.concurrency,
         kv_dtype=KvDtype(inference.kv_cache),
         gpu_memory_fraction=_number(inference.gpu_memory_fraction),
-        input_tokens=inference.input_tokens or max(1, min(INPUT_TOKENS_MAX, context * 3 // 4)),
+        input_tokens=inference.input_tokens or max(1, min(INPUT_TOKENS_MAX + media, context * 3 // 4)),
         output_tokens=inference.output_tokens or max(1, min(OUTPUT_TOKENS_MAX, context // 4)),
-        adapters=len(adapters) if adapters else 0,
+        adapters=len(adapters),
+        adapter_rank=max(ranks) if (ranks := [each.rank for each in adapters if each.rank]) else None,
+        adapter_targets=common_targets(adapters),
         tensor_parallel=_degree(inference.tensor_parallel),
         pipeline_parallel=_degree(inference.pipeline_parallel),
+        images=images,
+        image_pixels=pixels,
     )
+
+
+def image_inputs(inference: Inference, shape: ModelShape, context: int) -> tuple[int | None, int]:
+    """Images of a request and the pixels of each; ``None`` where the spec says nothing of images.
+
+    Raises:
+        KeyedSpecError: they take more tokens than a request may have.
+    """
+    inputs = inference.inputs
+    if inputs is None or (inputs.images is None and inputs.image_pixels is None):
+        return None, 0
+    images, pixels = inputs.images if inputs.images is not None else 1, inputs.image_pixels or USUAL_PIXELS
+    tokens = image_tokens(shape, images, pixels)
+    if tokens >= context:
+        raise KeyedSpecError(
+            f"{images} images of {pixels} pixels take {tokens} tokens, and a request has {context} (inference.context_tokens)",
+            key="inference.inputs",
+            remedy=f"raise inference.context_tokens above {tokens}, or send fewer or smaller images",
+        )
+    return images, pixels
 
 
 def context_tokens(inference: Inference, shape: ModelShape) -> int:
@@ -169,6 +198,7 @@ def _training_demand(workload: Workload, training: Training, shape: ModelShape) 
             remedy="add sequence_tokens: and the tokens of one sequence, such as 4096",
         )
     lora = training.lora or Lora()
+    rank = started_rank(workload, training)
     full = training.method is TrainingMethod.FULL or workload.task is Task.PRETRAIN
     return TrainingDemand(
         model=shape,
@@ -180,7 +210,7 @@ def _training_demand(workload: Workload, training: Training, shape: ModelShape) 
         micro_batch=training.micro_batch,
         gradient_checkpointing=training.gradient_checkpointing,
         attention=training.attention,
-        lora_rank=lora.rank,
+        lora_rank=rank,
         lora_targets=lora.targets,
         sharding=training.sharding,
     )

@@ -9,6 +9,7 @@ from provisioner.errors import UsageError
 from provisioner.planner.requirements import KeyedSpecError
 from provisioner.sizing.lora import target_names
 from provisioner.sizing.pipelines import IMAGE, SPEECH_TO_TEXT, VIDEO, PipelineShape
+from provisioner.sizing.serving_extras import VLLM_RANKS
 from provisioner.sizing.shapes import ModelShape
 from provisioner.vocabulary import Engine, KvDtype
 from provisioner.workload.spec import Inference, Training, Workload
@@ -67,6 +68,7 @@ def _faults(workload: Workload, shape: ModelShape) -> Iterator[KeyedSpecError]:
             yield from _of_pipeline(inference, shape, name)
         else:
             yield from _of_language_model(inference, shape, name)
+            yield from _served_adapters(workload, inference, shape)
         yield from _total(inference, shape)
     if training is not None and not isinstance(shape, PipelineShape):
         yield from _media(training, "training", name)
@@ -163,6 +165,25 @@ def _total(inference: Inference, shape: ModelShape) -> Iterator[KeyedSpecError]:
             key="inference.total",
             remedy=f"write it in {' or '.join(units)}, or write inference.duration",
         )
+
+
+def _served_adapters(workload: Workload, inference: Inference, shape: ModelShape) -> Iterator[KeyedSpecError]:
+    """Adapters on layers that the model lacks, or of a rank that the engine does not take."""
+    is_vllm = inference.engine is None or inference.engine.name is Engine.VLLM
+    for index, adapter in enumerate(workload.model.adapters):
+        if is_vllm and (adapter.rank or 0) > VLLM_RANKS[-1]:
+            yield KeyedSpecError(
+                f"an adapter of rank {adapter.rank}: vLLM takes ranks up to {VLLM_RANKS[-1]}",
+                key=f"model.adapters[{index}]",
+                remedy="merge it into the base",
+            )
+        if adapter.targets is None or "all-linear" in adapter.targets:
+            continue
+        try:
+            target_names(adapter.targets, shape)
+        except UsageError as error:
+            message = error.message.replace("lora.targets", f"the target of adapter {adapter.name}", 1)
+            yield KeyedSpecError(message, key=f"model.adapters[{index}]", remedy=error.remedy)
 
 
 def _adapters(training: Training, shape: ModelShape) -> Iterator[KeyedSpecError]:

@@ -35,6 +35,11 @@ class ServingDemand:
     input_tokens: int = 1024
     output_tokens: int = 256
     adapters: int = 0
+    """LoRA adapters served beside the base: as many slots are kept on the GPU."""
+    adapter_rank: int | None = None
+    """Largest rank among them; ``None`` where it is not known."""
+    adapter_targets: tuple[str, ...] | None = None
+    """Matrices that they sit on; ``None`` for all linear layers."""
     tensor_parallel: int | None = None
     """Asked for in the spec; ``None`` = any."""
     pipeline_parallel: int | None = None
@@ -46,6 +51,10 @@ class ServingDemand:
     """CUDA graphs are captured (off: eager mode)."""
     uses_draft: bool = False
     """The model's own draft (multi-token-prediction) layers are loaded."""
+    images: int | None = None
+    """Images of a request, part of its context; ``None`` where nothing is said of them."""
+    image_pixels: int = 0
+    """Pixels of one of them."""
 
 
 @record(frozen=True, slots=True)
@@ -87,6 +96,10 @@ class DiffusionDemand:
     vae_tiling: bool = False
     encoder_weights: str | None = None
     """Format of large text encoders; ``None`` = as ``weights``."""
+    adapters: int = 0
+    """LoRA adapters loaded beside the denoiser."""
+    adapter_rank: int = 16
+    """Largest rank among them; 16 where they state none."""
     decodes: bool = True
     """The run ends with decoding; off where latents are the result."""
 

@@ -14,6 +14,7 @@ from provisioner.sizing.constants import Constants
 from provisioner.sizing.demand import DiffusionDemand
 from provisioner.sizing.footprint import Assumption, Footprint, MemoryTerms
 from provisioner.sizing.layout import Layout
+from provisioner.sizing.lora import denoiser_adapter_params
 from provisioner.sizing.pipelines import DECODERS, ENCODERS, Component, PipelineShape
 from provisioner.sizing.quantisation import bits_of
 from provisioner.units import GIB, MIB
@@ -25,6 +26,8 @@ DECODER_WIDTHS = {"AutoencoderKLWan": 0.75, "AutoencoderKLQwenImage": 0.75, "Aut
 """Width of a decoder's last block against AutoencoderKL's 128 channels."""
 FRAMES_AT_ONCE = {"AutoencoderKLWan": 4, "AutoencoderKLCogVideoX": 8, "AutoencoderKLTemporalDecoder": 14}
 """Frames that a video decoder works on at once by its own design (diffusers)."""
+ADAPTER_BYTES = 2
+"""Bytes of a parameter of an adapter that is loaded beside the denoiser."""
 TILE_PIXELS = 256 * 256
 TILE_FRAMES = 16
 """Other video decoders run in tiles of this size, as their pages advise; a whole clip would not fit on any card."""
@@ -102,6 +105,7 @@ def phases(demand: DiffusionDemand) -> tuple[Phase, ...]:
     encoders = _role_bytes(demand, ENCODERS)
     decoders = _role_bytes(demand, DECODERS)
     rest = sum(component_bytes(demand, part) for part in model.components) - encoders - decoders
+    rest += demand.adapters * denoiser_adapter_params(model, demand.adapter_rank) * ADAPTER_BYTES
     resident = encoders + decoders + rest
     encoding = denoising = decoding = resident
     if demand.offload == TEXT_OFFLOAD:

@@ -9,6 +9,7 @@ from provisioner.sizing.demand import DiffusionTrainingDemand
 from provisioner.sizing.diffusion import FRAMES_AT_ONCE, TILE_FRAMES, decoder_pixel_bytes, latent_tokens
 from provisioner.sizing.footprint import Assumption, Footprint, MemoryTerms
 from provisioner.sizing.layout import Layout
+from provisioner.sizing.lora import denoiser_adapter_params
 from provisioner.sizing.pipelines import CORES, DECODERS
 from provisioner.sizing.quantisation import bits_of
 from provisioner.sizing.training_recipe import (
@@ -29,8 +30,6 @@ WORKING_ELEMENTS = 60
 """Elements per token and unit of width of one recomputed block with its gradients."""
 ENCODE_SHARE = 0.5
 """Working set of a VAE's encoder over its decoder's: half the channels at full resolution."""
-ADAPTER_MATRICES = 8
-"""Matrices of width x width equivalents per block that adapters sit on (attention and MLP of a block)."""
 CONTEXT_BYTES = 600 * MIB
 NCCL_BYTES = 1400 * MIB
 ALLOCATOR_SHARE = 0.06
@@ -131,11 +130,7 @@ def _base_bits(demand: DiffusionTrainingDemand) -> float:
 
 def adapter_params(demand: DiffusionTrainingDemand) -> int:
     """Parameters of adapters on the denoiser's linear layers."""
-    model = demand.model
-    if model.core_width is None or model.core_depth is None:
-        # A U-Net's attention layers: about 0.1 % of its weights per rank of 4 (SD-1.5: 0.8 M of 860 M).
-        return round(model.params_active * 0.001 * demand.lora_rank / 4)
-    return 2 * demand.lora_rank * model.core_width * ADAPTER_MATRICES * model.core_depth
+    return denoiser_adapter_params(demand.model, demand.lora_rank)
 
 
 def activation_bytes(demand: DiffusionTrainingDemand) -> float:

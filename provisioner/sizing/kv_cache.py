@@ -27,23 +27,34 @@ def state_cache_bytes(cache: StateCache, tensor: int, state_bytes: float = STATE
     return share * (cache.recurrent_elements * state_bytes + cache.conv_elements * CONV_BYTES_PER_ELEMENT)
 
 
-def layer_cache_bytes(layer: Layer, tokens: int, bytes_per_element: float, tensor: int) -> float:
-    """Bytes that one layer keeps on one rank for one sequence."""
+def layer_cache_bytes(
+    layer: Layer, tokens: int, bytes_per_element: float, tensor: int, cross_tokens: int | None = None
+) -> float:
+    """Bytes that one layer keeps on one rank for one sequence.
+
+    ``cross_tokens`` are the positions of an encoder that cross-attention keeps, where they are known to differ from ``tokens``.
+    """
     total = 0.0
     for cache in layer.mixer.caches:
         if isinstance(cache, TokenCache):
-            total += token_cache_bytes(cache, tokens, bytes_per_element, tensor)
+            kept = cross_tokens if cache.is_cross and cross_tokens is not None else tokens
+            total += token_cache_bytes(cache, kept, bytes_per_element, tensor)
         else:
             total += state_cache_bytes(cache, tensor)
     return total
 
 
-def stack_cache_bytes(
-    shape: ModelShape, counts: tuple[int, ...], tokens: int, bytes_per_element: float, tensor: int
+def stack_cache_bytes(  # noqa: PLR0917 - what every caller states, in the order of the formula
+    shape: ModelShape,
+    counts: tuple[int, ...],
+    tokens: int,
+    bytes_per_element: float,
+    tensor: int,
+    cross_tokens: int | None = None,
 ) -> float:
     """Bytes that so many layers of each kind keep on one rank for one sequence."""
     return sum(
-        count * layer_cache_bytes(kind, tokens, bytes_per_element, tensor)
+        count * layer_cache_bytes(kind, tokens, bytes_per_element, tensor, cross_tokens)
         for count, kind in zip(counts, shape.kinds, strict=True)
         if count
     )

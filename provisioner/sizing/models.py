@@ -148,8 +148,9 @@ def shape_from_config(config: Mapping[str, Any], model_id: str) -> ModelShape:
     if CHECKPOINT_KEY not in config:
         return shape
     from provisioner.sizing.checkpoint import with_checkpoint  # only for models whose shards were read
+    from provisioner.sizing.multimodal import with_image_limits
 
-    return with_checkpoint(shape, config)
+    return with_checkpoint(with_image_limits(shape, config), config)
 
 
 DIMENSIONS = {

@@ -10,8 +10,8 @@ from provisioner.sizing.engines import EngineProfile, find_profile
 from provisioner.sizing.footprint import Assumption, Footprint, MemoryTerms
 from provisioner.sizing.kv_cache import stack_cache_bytes, window_chunk_bytes
 from provisioner.sizing.layout import Layout
-from provisioner.sizing.lora import adapter_params
 from provisioner.sizing.serving_activations import Batch, activation_bytes
+from provisioner.sizing.serving_extras import adapter_bytes, cross_tokens, extra_assumptions, with_images
 from provisioner.sizing.shapes import ModelShape
 from provisioner.sizing.weights import (
     ShapeBytes,
@@ -31,8 +31,6 @@ UNKNOWN_ERROR = 0.04
 """Further relative error where the engine version has no profile of its own."""
 CONTEXT_BYTES = 500 * 2**20
 """CUDA context and kernels outside an engine's own count (0.5 to 0.9 GiB on A100 and H100 in public logs)."""
-ADAPTER_RANK = 16
-"""Rank that engines prepare for per adapter slot unless told otherwise (vLLM ``max_lora_rank``)."""
 
 
 @record(frozen=True, slots=True)
@@ -146,13 +144,18 @@ def _stage(setting: Setting, rank: ShapeBytes, stage: int, counts: tuple[int, ..
     weights = stage_weight_bytes(rank, counts, stage, stages, layout.data_parallel) + _extra_weights(
         setting, is_last=is_last
     )
+    weights += adapter_bytes(demand, counts, tensor, has_embedding=stage == 0, has_head=is_last)
     if demand.engine is Engine.LLAMA_CPP and stage == 0 and not model.tied_embeddings:
         # The token embedding stays in host memory.
         weights -= rank.embedding
     width = kv_bytes_per_element(demand)
-    cache = demand.concurrency * stack_cache_bytes(model, counts, demand.context_tokens, width, tensor)
+    cache = demand.concurrency * stack_cache_bytes(
+        model, counts, demand.context_tokens, width, tensor, cross_tokens(demand)
+    )
     batch = setting.batch
     activation: float = activation_bytes(model, profile, batch, tensor=tensor, has_head=is_last)
+    if stage == 0 and demand.images:
+        activation = with_images(demand, activation, batch.tokens)
     if profile.fraction_of == "total":
         activation += window_chunk_bytes(
             model,
@@ -173,16 +176,13 @@ def _stage(setting: Setting, rank: ShapeBytes, stage: int, counts: tuple[int, ..
 
 
 def _extra_weights(setting: Setting, *, is_last: bool) -> float:
-    """Draft layers, adapters served beside the base, and padding of repacked formats, on one rank."""
+    """Draft layers, and padding of repacked formats, on one rank."""
     demand, tensor = setting.demand, setting.layout.tensor_parallel
     model = demand.model
     formats = resolve_formats(model, demand.weights)
     extra = 0.0
     if demand.uses_draft and is_last:
         extra += draft_bytes(model, demand.weights, tensor)
-    if demand.adapters:
-        params = demand.adapters * adapter_params(model, ADAPTER_RANK, "all-linear")
-        extra += params * 2.0 / (tensor * setting.layout.pipeline_parallel)
     if model.is_moe and formats.of("expert") == PADDED_BITS:
         extra += _padding_bytes(model, tensor) / setting.layout.pipeline_parallel
     return extra
@@ -315,4 +315,5 @@ def _assumptions(setting: Setting) -> tuple[Assumption, ...]:
         Assumption("usable memory", f"{accelerator.memory_usable_bytes} B", accelerator.memory_usable_basis),
         Assumption("weights", formats.word, weights_basis(demand.model, demand.weights)),
         Assumption("kv cache", f"{kv_bytes_per_element(demand):g} B per element", "engine default or the spec"),
+        *extra_assumptions(demand),
     )

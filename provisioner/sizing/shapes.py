@@ -187,6 +187,42 @@ class Layer:
         return dense + routed + self.mixer.vector_params + mlp.vector_params + self.norm_params
 
 
+class ImageLayout(StrEnum):
+    """How a model cuts an image into tokens."""
+
+    GRID = "grid"
+    """The image keeps its size, rounded to whole merged patches, between a least and a most number of pixels."""
+    ROWS = "rows"
+    """A grid with a token at the end of each row; its longer side is scaled down to a limit."""
+    FIXED = "fixed"
+    """Every image is scaled to one size."""
+    TILES = "tiles"
+    """Tiles of one size, as many as the image needs, and the whole image once more where there are several."""
+    CROSS = "cross"
+    """Tiles that cross-attention layers look at; the context holds one token an image."""
+
+
+@record(frozen=True, slots=True)
+class ImageRule:
+    """What an image costs: tokens of the context, and patches in the tower."""
+
+    layout: ImageLayout
+    source: str
+    extra_tokens: int = 0
+    """Tokens around an image: its begin and end marks."""
+    tokens: int = 0
+    """Tokens of an image (``fixed``) or of a tile."""
+    patches: int = 0
+    """Patches of an image (``fixed``) or of a tile."""
+    tile_side: int = 0
+    """Pixels of a tile's side, or of the longest side of a ``rows`` image."""
+    tiles_most: int = 1
+    least_pixels: int = 0
+    most_pixels: int = 0
+    levels: int = 1
+    """Hidden states that the tower hands over per token: more than one where deeper layers get their own."""
+
+
 @record(frozen=True, slots=True)
 class Tower:
     """A vision or audio encoder in front of a language model, with its projector."""
@@ -200,6 +236,8 @@ class Tower:
     """Side of a patch in pixels; 0 where it is unknown or no image tower."""
     merge: int = 1
     """Patches per token side after merging."""
+    images: ImageRule | None = None
+    """How images become tokens; ``None`` where that is not known."""
 
 
 @record(frozen=True, slots=True)

@@ -57,7 +57,9 @@ def _training(workload: Workload) -> Training | None:
     if training is None:
         return None
     if training.method is not TrainingMethod.FULL and training.lora is None:
-        training = _fill(training, lora=Lora.model_construct())
+        started = workload.model.adapters[0].rank if workload.model.adapters else None
+        lora = Lora.model_construct(rank=started) if started else Lora.model_construct()
+        training = _fill(training, lora=lora)
     if training.method is TrainingMethod.FULL or workload.task is Task.PRETRAIN:
         training = _fill(training, precision=TrainingPrecision.BF16_MIXED)
     return training

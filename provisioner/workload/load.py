@@ -11,6 +11,7 @@ from pathlib import Path
 from provisioner.added_models import read_added
 from provisioner.errors import Position, SpecError
 from provisioner.records import record
+from provisioner.workload.adapters import with_local_adapters
 from provisioner.workload.formats import format_warnings
 from provisioner.workload.pending import pending_warnings
 from provisioner.workload.reading import read_workload
@@ -89,7 +90,7 @@ def _parse(content: bytes, path: Path, overrides: tuple[str, ...]) -> Loaded:
         from provisioner.workload.overrides import apply_overrides  # only where something is changed
 
         root = apply_overrides(root, overrides)
-    root = _with_added(_with_config(root, path))
+    root = with_local_adapters(_with_added(_with_config(root, path)), path)
     workload = read_workload(root, file)
     return Loaded(path, workload, (*pending_warnings(root), *format_warnings(root, workload)), root, overrides)
 

@@ -10,8 +10,6 @@ from provisioner.workload.tree import Node, node_at
 PENDING: Mapping[str, str] = MappingProxyType(
     {
         "model.source": "fetching weights on the machine",
-        "model.adapters": "adapters in memory and on the machine",
-        "inference.inputs": "sizing of multimodal requests",
         "training.audio": "sizing of audio models",
         "training.checkpoint.hook": "the watcher on the machine",
         "lifecycle.max_spend": "the watcher on the machine",

@@ -23,6 +23,7 @@ from provisioner.vocabulary import (
     TrainingMethod,
     TrainingPrecision,
 )
+from provisioner.workload.adapters import ADAPTER, Adapter
 from provisioner.workload.kinds import Flag, Listing, Number, Table, Text, Whole, WordOr, WordOrPart, Words
 from provisioner.workload.media import Audio, Image, TrainingImage, TrainingVideo, Video
 from provisioner.workload.part import SpecPart
@@ -88,8 +89,8 @@ class Model(SpecPart):
     """Where the machine fetches the weights from: hf://, s3:// or gs://."""
     source_region: Annotated[str, REGION] | None = None
     """Region of the bucket in source: a fetch from another region or cloud is in the bill."""
-    adapters: Annotated[tuple[str, ...], Listing(SOURCE)] = ()
-    """LoRA adapters that are served beside the base, or that a training starts from."""
+    adapters: Annotated[tuple[Adapter, ...], Listing(ADAPTER)] = ()
+    """LoRA adapters that are served beside the base, or that a training starts from: addresses, or {source, rank, targets}."""
     weights: Annotated[str, WEIGHTS] = "auto"
     """Storage of the weights; auto = as published. With qlora nf4, whatever was published."""
 

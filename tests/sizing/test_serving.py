@@ -157,12 +157,28 @@ def test_a_checkpoint_can_ask_for_a_narrow_cache(serving, gpu):
     assert asked.kv_cache_bytes * 2 == wide.kv_cache_bytes
 
 
-def test_adapters_and_drafts_add_weights(serving, gpu):
+def test_adapters_add_weights(serving, gpu):
     card = gpu("H100-SXM-80GB")
     plain = estimate_footprint(serving(LLAMA_8B), Layout(), card).per_gpu
     four = estimate_footprint(serving(LLAMA_8B, adapters=4), Layout(), card).per_gpu
-    # All linear layers at rank 16: 41.9 million parameters an adapter.
-    assert (four.weights_bytes - plain.weights_bytes) / 4 / 2 == 41_943_040
+    # All linear layers at rank 16: 41.9 million parameters an adapter; vLLM keeps room on embedding and head as well.
+    assert (four.weights_bytes - plain.weights_bytes) / 4 / 2 == 41_943_040 + 2 * 16 * (128_256 + 4096)
+    wide = estimate_footprint(serving(LLAMA_8B, adapters=4, adapter_rank=40), Layout(), card).per_gpu
+    assert (wide.weights_bytes - plain.weights_bytes) == 4 * (four.weights_bytes - plain.weights_bytes)
+    few = serving(LLAMA_8B, adapters=4, adapter_targets=("q_proj", "v_proj"))
+    assert estimate_footprint(few, Layout(), card).per_gpu.weights_bytes < four.weights_bytes
+
+
+def test_half_of_an_adapter_stands_whole_on_every_rank(serving, gpu):
+    card = gpu("H100-SXM-80GB")
+    plain, adapted = (estimate_footprint(serving(LLAMA_8B, adapters=n), Layout(2), card).per_gpu for n in (0, 8))
+    alone, alone_adapted = (estimate_footprint(serving(LLAMA_8B, adapters=n), Layout(), card).per_gpu for n in (0, 8))
+    on_two = adapted.weights_bytes - plain.weights_bytes
+    on_one = alone_adapted.weights_bytes - alone.weights_bytes
+    assert on_one / 2 < on_two < on_one
+
+
+def test_drafts_add_weights(serving, gpu):
     moe = find_model("deepseek-ai/DeepSeek-V3")
     without = estimate_footprint(serving(moe), Layout(8), gpu("H200")).per_gpu
     draft = estimate_footprint(serving(moe, uses_draft=True), Layout(8), gpu("H200")).per_gpu

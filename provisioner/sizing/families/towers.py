@@ -7,7 +7,7 @@ the projector. Source: the model classes of Hugging Face transformers 5.24.
 from __future__ import annotations
 
 from provisioner.sizing.families.fields import Fields
-from provisioner.sizing.shapes import Tower
+from provisioner.sizing.shapes import ImageLayout, ImageRule, Tower
 
 
 def _blocks(
@@ -40,7 +40,16 @@ def qwen_tower(fields: Fields, text_hidden: int) -> Tower:
         + 2 * hidden
         + levels * (merger + 2 * wide)
     )
-    return Tower("image", params, layers, hidden, width, patch, merge)
+    is_older = fields.family in ("qwen2_vl", "qwen2_5_vl")
+    rule = ImageRule(
+        ImageLayout.GRID,
+        "image processor of Qwen-VL (smart_resize); preprocessor_config.json of the published models",
+        extra_tokens=2,
+        least_pixels=56 * 56 if is_older else 65_536,
+        most_pixels=16_384 * (patch * merge) ** 2,
+        levels=1 + levels,
+    )
+    return Tower("image", params, layers, hidden, width, patch, merge, rule)
 
 
 def gemma4_tower(fields: Fields, text_hidden: int) -> Tower:
@@ -53,7 +62,19 @@ def gemma4_tower(fields: Fields, text_hidden: int) -> Tower:
     block = 4 * hidden * hidden + 3 * hidden * width + 4 * hidden + 2 * head_dim
     positions = 2 * fields.number("position_embedding_size", 0) * hidden
     params = layers * block + 3 * patch**2 * hidden + positions + 2 * hidden + hidden * text_hidden
-    return Tower("image", params, layers, hidden, width, patch, fields.number("pooling_kernel_size", 3))
+    pooling = fields.number("pooling_kernel_size", 3)
+    tokens = fields.number("default_output_length", 280)
+    rule = ImageRule(
+        ImageLayout.FIXED,
+        "vision_config.default_output_length of Gemma 4",
+        extra_tokens=2,
+        tokens=tokens,
+        patches=tokens * pooling**2,
+    )
+    return Tower("image", params, layers, hidden, width, patch, pooling, rule)
+
+
+GEMMA3_IMAGE_TOKENS = 256
 
 
 def siglip_tower(fields: Fields, text_hidden: int) -> Tower:
@@ -65,7 +86,14 @@ def siglip_tower(fields: Fields, text_hidden: int) -> Tower:
     positions = (fields.number("image_size", 896) // patch) ** 2
     embedding = (3 * patch**2 + 1 + positions) * hidden
     params = _blocks(layers, hidden, width) + embedding + 2 * hidden + hidden * (text_hidden + 1)
-    return Tower("image", params, layers, hidden, width, patch, 4)
+    rule = ImageRule(
+        ImageLayout.FIXED,
+        "Gemma 3 pools every image to 256 tokens (transformers Gemma3Processor, image_seq_length)",
+        extra_tokens=4,
+        tokens=GEMMA3_IMAGE_TOKENS,
+        patches=positions,
+    )
+    return Tower("image", params, layers, hidden, width, patch, 4, rule)
 
 
 def pixtral_tower(fields: Fields, text_hidden: int, merge: int) -> Tower:
@@ -76,7 +104,13 @@ def pixtral_tower(fields: Fields, text_hidden: int, merge: int) -> Tower:
     patch = fields.number("patch_size", 14)
     block = _blocks(layers, hidden, width, gated=True, bias=False, norm_width=1)
     projector = hidden * merge**2 * hidden + hidden + hidden * text_hidden + text_hidden**2
-    return Tower("image", block + 3 * patch**2 * hidden + hidden + projector, layers, hidden, width, patch, merge)
+    params = block + 3 * patch**2 * hidden + hidden + projector
+    rule = ImageRule(
+        ImageLayout.ROWS,
+        "Pixtral's processor: longest side image_size, one break token a row (transformers PixtralProcessor)",
+        tile_side=fields.number("image_size", 1540),
+    )
+    return Tower("image", params, layers, hidden, width, patch, merge, rule)
 
 
 def kimi_tower(fields: Fields) -> Tower:
@@ -100,7 +134,13 @@ def kimi_tower(fields: Fields) -> Tower:
         + text_hidden
         + 2 * hidden
     )
-    return Tower("image", params, layers, hidden, width, patch, 2)
+    rule = ImageRule(
+        ImageLayout.GRID,
+        "MoonViT's processor: at most in_patch_limit patches (moonshotai Kimi-K2.5 preprocessor_config.json)",
+        extra_tokens=3,
+        most_pixels=16_384 * patch**2,
+    )
+    return Tower("image", params, layers, hidden, width, patch, 2, rule)
 
 
 def clip_tower(fields: Fields, text_hidden: int, projector_width: int, merge: int) -> Tower:
@@ -112,7 +152,13 @@ def clip_tower(fields: Fields, text_hidden: int, projector_width: int, merge: in
     projector = hidden * projector_width + projector_width + projector_width * text_hidden + text_hidden
     merger = merge**2 * text_hidden * projector_width + projector_width + projector_width * text_hidden + text_hidden
     params = _blocks(layers, hidden, width) + 6 * patch**2 * hidden + 4 * hidden + projector + merger
-    return Tower("image", params, layers, hidden, width, patch, merge)
+    rule = ImageRule(
+        ImageLayout.GRID,
+        "images up to vision_config.image_size squared at their own size; an assumption from the rotary tower",
+        extra_tokens=2,
+        most_pixels=fields.number("image_size", 2016) ** 2,
+    )
+    return Tower("image", params, layers, hidden, width, patch, merge, rule)
 
 
 def mllama_tower(fields: Fields, text_hidden: int) -> Tower:
@@ -129,7 +175,16 @@ def mllama_tower(fields: Fields, text_hidden: int) -> Tower:
     stacked = fields.number("vision_output_dim", 7680)
     projector = stacked * text_hidden + text_hidden
     params = block + 3 * patch**2 * hidden + positions + 5 * hidden + projector
-    return Tower("image", params, layers, hidden, width, patch)
+    rule = ImageRule(
+        ImageLayout.CROSS,
+        "Llama 3.2 Vision: tiles of image_size, each with a class token, in cross-attention (transformers MllamaProcessor)",
+        extra_tokens=1,
+        tokens=side**2 + 1,
+        patches=side**2 + 1,
+        tile_side=side * patch,
+        tiles_most=tiles,
+    )
+    return Tower("image", params, layers, hidden, width, patch, images=rule)
 
 
 def llama4_tower(fields: Fields, text_hidden: int) -> Tower:
@@ -146,4 +201,13 @@ def llama4_tower(fields: Fields, text_hidden: int) -> Tower:
     positions = (side**2 + 1) * hidden
     projector = 4 * hidden * adapter + adapter * adapter + adapter * text_hidden
     params = _blocks(layers, hidden, width) + 3 * patch**2 * hidden + positions + 5 * hidden + projector
-    return Tower("image", params, layers, hidden, width, patch, 2)
+    rule = ImageRule(
+        ImageLayout.TILES,
+        "Llama 4: tiles of image_size, at most 16, a global view and a separator each (transformers Llama4Processor)",
+        extra_tokens=3,
+        tokens=side**2 // 4 + 1,
+        patches=side**2,
+        tile_side=side * patch,
+        tiles_most=16,
+    )
+    return Tower("image", params, layers, hidden, width, patch, 2, rule)

@@ -9,7 +9,7 @@ from provisioner.sizing.families.assemble import assemble, layer_count
 from provisioner.sizing.families.attention import dense_mlp, expert_mlp, grouped_attention, mlp_matrices
 from provisioner.sizing.families.fields import Fields
 from provisioner.sizing.families.towers import gemma4_tower, llama4_tower, siglip_tower
-from provisioner.sizing.shapes import Layer, Mixer, Mlp, ModelShape, Tower
+from provisioner.sizing.shapes import ImageLayout, ImageRule, Layer, Mixer, Mlp, ModelShape, Tower
 
 
 def read_gemma(fields: Fields, *, top: Fields | None = None, towers: tuple[Tower, ...] = ()) -> ModelShape:
@@ -236,6 +236,17 @@ STEP_TOWER_PARAMS = 1_980_000_000
 """Vision tower of Step-3.7 by its class defaults; its config has no vision section (index scope note)."""
 
 
+STEP_IMAGES = ImageRule(
+    ImageLayout.TILES,
+    "Step3-VL: tiles of 504 pixels with 81 tokens and a global view (stepfun-ai/Step3 processing_step3.py); an assumption for Step-3.7",
+    extra_tokens=3,
+    tokens=81 + 2,
+    patches=36 * 36,
+    tile_side=504,
+    tiles_most=6,
+)
+
+
 def read_step(fields: Fields) -> ModelShape:
     """Step-3.7: one full layer to three windowed ones, gated heads, routed experts with one shared expert, a vision tower."""
     layers = layer_count(fields, "num_hidden_layers")
@@ -268,7 +279,7 @@ def read_step(fields: Fields) -> ModelShape:
     first = fields.number("first_k_dense_replace", 0)
     pattern = tuple("1" if kinds[i : i + 1] == ("sliding_attention",) else "0" for i in range(layers))
     sparse = tuple("1" if i >= first else "0" for i in range(layers))
-    tower = Tower("image", STEP_TOWER_PARAMS, 47, 1536, 8960, 14, 2)
+    tower = Tower("image", STEP_TOWER_PARAMS, 47, 1536, 8960, 14, 4, STEP_IMAGES)
     return _mixed(fields, (pattern, sparse), (full, local), (dense, routed), (tower,))
 
 
