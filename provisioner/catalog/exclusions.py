@@ -25,23 +25,33 @@ _STATUS_CODES = {
 }
 
 
-def type_codes(instance: InstanceType) -> tuple[str, ...]:
-    """Why an instance type makes no offers at all; empty where it may."""
+_RESERVATIONS = frozenset({CapacityType.RESERVED, CapacityType.CAPACITY_BLOCK, CapacityType.FLEX_START})
+"""How a type is bought that is sold by reservation only."""
+
+
+def type_codes(instance: InstanceType, capacity: CapacityType | None = None) -> tuple[str, ...]:
+    """Why an instance type makes no offers at all, or none of a capacity type; empty where it may."""
     found = []
     if instance.kind == "cpu_host":
         found.append(codes.CPU_HOST)
     elif instance.kind != "gpu":
         found.append(codes.NOT_GPU)
-    if instance.status in _STATUS_CODES:
-        found.append(_STATUS_CODES[instance.status])
+    code = _STATUS_CODES.get(instance.status)
+    if code is not None and not (code == codes.RESERVATION_ONLY and capacity in _RESERVATIONS):
+        found.append(code)
     return tuple(found)
 
 
 def capacity_types(instance: InstanceType) -> tuple[CapacityType, ...]:
-    """The ways to buy an instance type that are worth a word: capacity blocks only where they exist."""
-    if instance.capacity_block_available == "yes":
-        return (CapacityType.ON_DEMAND, CapacityType.SPOT, CapacityType.CAPACITY_BLOCK)
-    return (CapacityType.ON_DEMAND, CapacityType.SPOT)
+    """The ways to buy an instance type that are worth a word: capacity blocks and flex-start only where they exist.
+
+    A reservation is known by its price alone.
+    """
+    ahead = (
+        (CapacityType.CAPACITY_BLOCK, instance.capacity_block_available),
+        (CapacityType.FLEX_START, instance.flex_start_available),
+    )
+    return (CapacityType.ON_DEMAND, CapacityType.SPOT, *(kind for kind, available in ahead if available == "yes"))
 
 
 def capacity_codes(instance: InstanceType, capacity: CapacityType, *, priced_on_demand: bool) -> tuple[str, ...]:
@@ -50,6 +60,8 @@ def capacity_codes(instance: InstanceType, capacity: CapacityType, *, priced_on_
         return (codes.NO_SPOT,) if instance.spot_available == "no" else ()
     if capacity is CapacityType.CAPACITY_BLOCK:
         return () if instance.capacity_block_available == "yes" else (codes.NO_CAPACITY_BLOCK,)
+    if capacity in (CapacityType.FLEX_START, CapacityType.RESERVED):
+        return ()
     if instance.on_demand_available == "no":
         return (codes.NO_ON_DEMAND,)
     if instance.capacity_block_available == "yes" and not priced_on_demand:

@@ -10,6 +10,9 @@ ON_DEMAND = "on_demand"
 SPOT = "spot"
 FLEX_START = "flex_start"
 CALENDAR = "calendar"
+CAPACITY_BLOCK = "capacity_block"
+COMMIT_1Y = "commit_1y"
+COMMIT_3Y = "commit_3y"
 ATTACHED_GPU = "attached_gpu"
 OFFERINGS = "offerings"
 QUOTAS = "quotas"
@@ -53,8 +56,8 @@ class SourceRow:
 class RegionFacts:
     """All that was read of one region. What is ``None`` or absent was not read and stays as it is.
 
-    ``prices`` maps a purchase model of prices.csv to every quote of that model in the region: spot, flex-start and calendar
-    rows of the catalog are replaced as a whole by them, on-demand rows one by one.
+    ``prices`` maps a purchase model of prices.csv to every quote of that model in the region: rows of the catalog are replaced
+    as a whole by them, on-demand rows one by one.
     """
 
     region: str

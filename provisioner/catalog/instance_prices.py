@@ -22,6 +22,8 @@ CAPACITY_TYPES: Mapping[str, CapacityType] = {
     "on_demand": CapacityType.ON_DEMAND,
     "spot": CapacityType.SPOT,
     "capacity_block": CapacityType.CAPACITY_BLOCK,
+    "flex_start": CapacityType.FLEX_START,
+    "calendar": CapacityType.RESERVED,
 }
 """Purchase models of prices.csv that are offers; commitments (``commit_1y``, ``commit_3y``) are contracts beside them."""
 

@@ -44,6 +44,8 @@ class Merge:
         self.quarantined: list[Quarantined] = []
         self.counts: dict[tuple[str, str], int] = {}
         """Rows taken by (region, kind)."""
+        self.notes: list[str] = []
+        """What was read and is not believed as a whole; for people."""
 
     def tables(self, regions: Sequence[RegionFacts]) -> dict[str, bytes]:
         """The bytes of every table that these regions change."""
@@ -178,8 +180,17 @@ class Merge:
     # Listings, quotas, sources
 
     def _merge_offerings(self, rows: list[Row], prices: Iterable[Row], facts: RegionFacts) -> list[Row]:
-        """The region's listing as it is now; a type that has a price there and is not listed is marked as not offered."""
+        """The region's listing as it is now; a type that has a price there and is not listed is marked as not offered.
+
+        A listing that has lost all its types at once is no news but a broken answer: the one before stays.
+        """
         listed = sorted({pair for pair in facts.offerings or () if (self._cloud, pair[1]) in self._instances})
+        before = sum(self._is_here(row, facts.region) and row["offered"] == "yes" for row in rows)
+        if before and not listed:
+            self.notes.append(
+                f"{self._cloud} {facts.region} lists none of the {before} types in zones that it had: not believed, they stay"
+            )
+            return rows
         priced = {row["instance_type"] for row in prices if self._is_here(row, facts.region)}
         unlisted = sorted(priced - {name for _, name in listed})
         self.counts[facts.region, OFFERINGS] = len(listed)

@@ -11,7 +11,7 @@ from decimal import Decimal
 from itertools import groupby
 from typing import NamedTuple
 
-from provisioner.catalog.codes import NO_CAPACITY_BLOCK, NOT_OFFERED, STALE
+from provisioner.catalog.codes import NOT_OFFERED, STALE
 from provisioner.catalog.exclusions import capacity_codes, capacity_types, price_codes, type_codes
 from provisioner.catalog.files import CatalogFiles
 from provisioner.catalog.instance_prices import ANY, CLOUDS, InstancePrice, Place, PriceIndex
@@ -188,9 +188,8 @@ class Market:
         """Terms without a price of each way in which a type is sold; the same in all regions."""
         instance = self._instances[self._cloud, name]
         priced = name in self._priced_on_demand
-        general = type_codes(instance)
         return {
-            kind: _Term(None, None, None, (), (*general, *capacity_codes(instance, kind, priced_on_demand=priced)))
+            kind: _Term(None, None, None, (), _codes(instance, kind, priced_on_demand=priced))
             for kind in capacity_types(instance)
         }
 
@@ -247,7 +246,7 @@ class _Join:
     def _term(self, place: Place, price: InstancePrice, *, is_outlier: bool) -> _Term:
         """Price and codes of the type at a place."""
         unpriced = self._unpriced.get(place[1])
-        codes = unpriced.codes if unpriced else (NO_CAPACITY_BLOCK,)
+        codes = unpriced.codes if unpriced else _codes(self._instance, place[1], priced_on_demand=False)
         if price.suspect or is_outlier:
             codes = tuple(dict.fromkeys((*codes, *price_codes(price, is_outlier=is_outlier))))
         # An excluded offer shows its stale price: it is read, never paid by.
@@ -258,6 +257,11 @@ class _Join:
         amount, as_of, source, suspect, codes = term
         lot = Lot(self._instance, region, zones, capacity, amount, as_of, source, suspect, codes)
         (self.excluded if codes else self.lots).append(lot)
+
+
+def _codes(instance: InstanceType, kind: CapacityType, *, priced_on_demand: bool) -> tuple[str, ...]:
+    """Why an instance type must not be bought in this way, wherever it is."""
+    return (*type_codes(instance, kind), *capacity_codes(instance, kind, priced_on_demand=priced_on_demand))
 
 
 def _place(lot: Lot) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
-from provisioner.catalog.fetched import ON_DEMAND, PriceQuote
+from provisioner.catalog.fetched import COMMIT_1Y, COMMIT_3Y, FLEX_START, ON_DEMAND, SPOT, PriceQuote
 from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.outliers import FACTOR, SPOT_FLOOR
 
@@ -26,6 +26,9 @@ COLUMNS = (
 _GROUP_MIN = 3
 ROUNDING_USD = Decimal("0.0001")
 """Spot history has four decimals and the price list ten: prices this near are equal, as spot at its cap is."""
+
+_DISCOUNTS = frozenset({SPOT, FLEX_START, COMMIT_1Y, COMMIT_3Y})
+"""Bought for less than on-demand, or not at all. A block or a reservation may cost more: it buys that the machine is there."""
 
 NOT_A_NUMBER = "not_a_number"
 NOT_POSITIVE = "not_positive"
@@ -38,7 +41,7 @@ REASONS: Mapping[str, str] = {
     NOT_POSITIVE: "a price is more than 0",
     TOO_LOW: f"more than {FACTOR} times below the median per GPU, or below {SPOT_FLOOR:.0%} of on-demand",
     TOO_HIGH: f"more than {FACTOR} times above the median of its kind",
-    SPOT_ABOVE: "spot costs more than on-demand in the same region",
+    SPOT_ABOVE: "spot, flex-start or a contract costs more than on-demand in the same region",
     UNKNOWN_TYPE: "the catalog does not know this instance type with GPUs: a newer gpuprov may",
 }
 
@@ -121,7 +124,7 @@ class Judge:
             return Verdict(None, NOT_A_NUMBER)
         if amount <= 0:
             return Verdict(None, NOT_POSITIVE)
-        if purchase_model != ON_DEMAND and on_demand is not None and amount > on_demand + ROUNDING_USD:
+        if purchase_model in _DISCOUNTS and on_demand is not None and amount > on_demand + ROUNDING_USD:
             return Verdict(None, SPOT_ABOVE, f"on-demand costs {on_demand} USD/h")
         return self._against_medians(amount, instance, purchase_model, on_demand)
 

@@ -238,12 +238,14 @@ class _Writer:
         contents = {name: files.content(name) for name in files.names}
         rows: list[Fetched] = []
         quarantined: list[Quarantined] = []
+        disbelieved: list[str] = []
         for reading in readings:
             cloud = reading.fetcher.cloud
             merge = Merge(_in_memory(contents), cloud, reading.fetcher.sources, self._as_of, self._seen_at)
             if reading.facts:
                 contents |= merge.tables(reading.facts)
             quarantined += merge.quarantined
+            disbelieved += merge.notes
             rows += [
                 Fetched(cloud, region, kind, self._seen_at, count) for (region, kind), count in merge.counts.items()
             ]
@@ -259,7 +261,7 @@ class _Writer:
             QUARANTINE: self._quarantine(rows, quarantined),
         }
         path = publish(self._where, contents | extra, digest.removeprefix("sha256:")[:16])
-        return Refreshed(path, digest, tuple(rows), (), tuple(quarantined), _notes(quarantined))
+        return Refreshed(path, digest, tuple(rows), (), tuple(quarantined), (*disbelieved, *_notes(quarantined)))
 
     def _usable_snapshot(self) -> Snapshot | None:
         """The current snapshot where it is whole and of this version's data; a refresh mends what is damaged."""

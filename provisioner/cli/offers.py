@@ -38,7 +38,10 @@ def _price_per_hour(text: str | None) -> Decimal | None:
 @click.option("--region", "regions", multiple=True, help="Repeatable.")
 @click.option("--instance-type", "instance_types", multiple=True, help="Repeatable.")
 @click.option(
-    "--capacity", "capacities", multiple=True, type=click.Choice(["spot", "on-demand", "reserved", "capacity-block"])
+    "--capacity",
+    "capacities",
+    multiple=True,
+    type=click.Choice(["spot", "on-demand", "reserved", "capacity-block", "flex-start"]),
 )
 @click.option("--max-price", metavar="PRICE", help="Per instance, such as '12.50 USD/h'.")
 @click.option("--limit", type=click.IntRange(min=1), help="Show the cheapest N (default: 20 in a table, all in JSON).")

@@ -68,9 +68,16 @@ def test_a_type_that_nothing_lists_or_prices_says_why(catalog: Catalog) -> None:
             assert catalog.type_codes(cloud, name), name
 
 
-def test_a_type_without_on_demand_is_still_sold_as_spot(catalog: Catalog) -> None:
+def test_a_type_without_on_demand_is_still_sold_otherwise(catalog: Catalog) -> None:
     capacities = {str(o.capacity_type) for o in catalog.offers(["gcp"]) if o.instance.name == "a3-highgpu-1g"}
-    assert capacities == {"spot"}
+    assert capacities == {"spot", "flex-start"}
+
+
+def test_flex_start_is_an_offer_whose_price_only_a_refresh_knows(catalog: Catalog) -> None:
+    flex = [o for o in catalog.offers() if str(o.capacity_type) == "flex-start"]
+    assert {o.cloud for o in flex} == {"gcp"}
+    assert {o.price_usd_per_hour for o in flex} == {None}
+    assert all(o.instance.flex_start_available == "yes" for o in flex)
 
 
 def test_govcloud_is_priced_but_no_listing_offers_it(catalog: Catalog) -> None:

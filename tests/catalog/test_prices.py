@@ -148,4 +148,9 @@ def test_commitments_are_for_comparison_and_no_offers(catalog: Catalog) -> None:
         "commit_3y": Decimal("0.318075"),
     }
     assert catalog.commitments("aws", "g6.xlarge", "us-east-1") == {}
-    assert {str(offer.capacity_type) for offer in catalog.offers()} == {"on-demand", "spot", "capacity-block"}
+    assert {str(offer.capacity_type) for offer in catalog.offers()} == {
+        "on-demand",
+        "spot",
+        "capacity-block",
+        "flex-start",
+    }

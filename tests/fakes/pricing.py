@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -102,8 +102,29 @@ def served(answer: Callable[[Handler, bytes], None]) -> Iterator[str]:
 # AWS
 
 
-def product(instance_type: str, region: str, usd: str, gpu: str = "1", **attributes: str) -> dict[str, Any]:
-    """A Price List product with one on-demand term."""
+def reserved(
+    years: int, option: str, hourly: str = "", upfront: str = "", offering: str = "standard"
+) -> dict[str, Any]:
+    """A reserved term of the Price List, as AWS writes them: hours in ``Hrs`` or ``hrs``, the fee ahead in ``Quantity``."""
+    dimensions = {}
+    if hourly:
+        dimensions["hours"] = {"unit": "Hrs" if years == 1 else "hrs", "pricePerUnit": {"USD": hourly}}
+    if upfront:
+        dimensions["fee"] = {"unit": "Quantity", "pricePerUnit": {"USD": upfront}, "description": "Upfront Fee"}
+    attributes = {"LeaseContractLength": f"{years}yr", "OfferingClass": offering, "PurchaseOption": option}
+    return {"offerTermCode": f"{years}{option}{offering}", "priceDimensions": dimensions, "termAttributes": attributes}
+
+
+def product(
+    instance_type: str,
+    region: str,
+    usd: str,
+    gpu: str = "1",
+    *,
+    terms: Sequence[dict[str, Any]] = (),
+    **attributes: str,
+) -> dict[str, Any]:
+    """A Price List product with one on-demand term, and reserved ones."""
     sku = re.sub(r"\W", "", f"{instance_type}{region}{sorted(attributes.items())}").upper()
     return {
         "product": {
@@ -137,7 +158,8 @@ def product(instance_type: str, region: str, usd: str, gpu: str = "1", **attribu
                         }
                     },
                 }
-            }
+            },
+            **({"Reserved": {f"{sku}.{number}": term for number, term in enumerate(terms)}} if terms else {}),
         },
         "version": "20261130000000",
     }
@@ -156,6 +178,8 @@ class AwsMarket:
     spot: dict[str, list[tuple[str, str, str, str]]] = field(default_factory=dict)
     """Region -> (type, zone id, price, time)."""
     quotas: dict[tuple[str, str], float] = field(default_factory=dict)
+    blocks: dict[str, list[tuple[str, str, str, str, str]]] = field(default_factory=dict)
+    """Region -> offers of capacity blocks: (type, zone id, fee of one machine, start, end)."""
     scores: dict[tuple[str, str, str], int] = field(default_factory=dict)
     """(type, region, zone id) -> score."""
     calls: Calls = field(default_factory=Calls)
@@ -325,7 +349,30 @@ def _scores(market: AwsMarket, region: str, form: Mapping[str, str]) -> str:
     return _set("spotPlacementScoreSet", items)
 
 
+def _blocks(market: AwsMarket, region: str, form: Mapping[str, str]) -> str:
+    assert (form["InstanceCount"], form["CapacityDurationHours"]) == ("1", "24")
+    found = [row for row in market.blocks.get(region, ()) if row[0] == form["InstanceType"]]
+    some, token = _page(market, found, form.get("NextToken"))
+    items = [
+        {
+            "capacityBlockOfferingId": f"cb-{number}",
+            "instanceType": name,
+            "availabilityZone": market.zones[region].get(zone, zone),
+            "instanceCount": "1",
+            "startDate": start,
+            "endDate": end,
+            "capacityBlockDurationHours": "24",
+            "upfrontFee": fee,
+            "currencyCode": "USD",
+            "tenancy": "default",
+        }
+        for number, (name, zone, fee, start, end) in enumerate(some)
+    ]
+    return _set("capacityBlockOfferingSet", items, token)
+
+
 _EC2 = {
+    "DescribeCapacityBlockOfferings": _blocks,
     "DescribeRegions": _regions,
     "DescribeAvailabilityZones": _zones,
     "DescribeInstanceTypeOfferings": _offerings,

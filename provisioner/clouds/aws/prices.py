@@ -1,14 +1,14 @@
-"""Reads AWS prices for ``prices refresh``: Price List, spot price history, type offerings by zone id, quotas, placement scores.
+"""Reads AWS prices for ``prices refresh``: Price List, spot price history, type offerings by zone id, blocks, quotas, scores.
 
 Rights: pricing:GetProducts and ec2:DescribeRegions, DescribeAvailabilityZones, DescribeInstanceTypeOfferings and
-DescribeSpotPriceHistory are needed; without servicequotas:GetServiceQuota or ec2:GetSpotPlacementScores these parts are left out.
+DescribeSpotPriceHistory are needed; without ec2:DescribeCapacityBlockOfferings, servicequotas:GetServiceQuota or
+ec2:GetSpotPlacementScores these parts are left out.
 
 Source: AWS Price List Query API and EC2 API references; the filters are those of aws/karpenter-provider-aws (pkg/providers/pricing).
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +16,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from provisioner.catalog.fetched import (
+    CAPACITY_BLOCK,
+    COMMIT_1Y,
+    COMMIT_3Y,
     OFFERINGS,
     ON_DEMAND,
     QUOTAS,
@@ -29,8 +32,10 @@ from provisioner.catalog.fetched import (
 from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.patience import Patience
 from provisioner.catalog.snapshot import Catalog
+from provisioner.clouds.aws.blocks import DAY_HOURS, block_types, read_offerings
 from provisioner.clouds.aws.errors import code_of
 from provisioner.clouds.aws.places import Places
+from provisioner.clouds.aws.price_list import read_entry
 from provisioner.clouds.aws.session import AwsApi
 from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.errors import CloudError, CredentialsError, GpuprovError, NotFound
@@ -43,6 +48,9 @@ SPOT_HISTORY = SourceRow(
 )
 TYPE_OFFERINGS = SourceRow(
     "aws_type_offerings", "EC2 DescribeInstanceTypeOfferings by zone id", "EC2 API of the user's account", "2016-11-15"
+)
+BLOCK_OFFERINGS = SourceRow(
+    "aws_block_offerings", "EC2 DescribeCapacityBlockOfferings", "EC2 API of the user's account", "2016-11-15"
 )
 SERVICE_QUOTAS = SourceRow(
     "aws_service_quotas", "Service Quotas GetServiceQuota", "Service Quotas API of the user's account", "2019-06-24"
@@ -83,7 +91,7 @@ class AwsPrices:
     api: AwsApi = field(default_factory=lambda: AwsApi(AwsSettings()))
     patience: Patience = field(default_factory=Patience)
     cloud: str = "aws"
-    sources: Sequence[SourceRow] = (PRICE_LIST, SPOT_HISTORY, TYPE_OFFERINGS, SERVICE_QUOTAS)
+    sources: Sequence[SourceRow] = (PRICE_LIST, SPOT_HISTORY, TYPE_OFFERINGS, BLOCK_OFFERINGS, SERVICE_QUOTAS)
     _places: Places = field(init=False)
 
     def __post_init__(self) -> None:
@@ -99,7 +107,7 @@ class AwsPrices:
         return self.patience.call(self._places.regions)
 
     def fetch(self, region: str) -> RegionFacts:
-        """On-demand and spot prices, offerings and quotas of one region.
+        """On-demand, reserved and spot prices, capacity blocks, offerings and quotas of one region.
 
         Raises:
             GpuprovError: any page of the prices or offerings could not be read.
@@ -107,20 +115,22 @@ class AwsPrices:
         # The long list comes last: a region that is denied to the account says so with the first, short one.
         offerings = tuple(sorted(self._offerings(region)))
         spot = tuple(self._spot(region))
-        on_demand = tuple(self._on_demand(region))
-        quotas, notes = self._quotas(region)
+        listed = self._listed(region)
+        blocks, blocks_left_out = self._blocks(region, offerings)
+        quotas, quotas_left_out = self._quotas(region)
         return RegionFacts(
             region=region,
-            prices={ON_DEMAND: on_demand, SPOT: spot},
+            prices={**listed, SPOT: spot, **blocks},
             sources={
-                ON_DEMAND: PRICE_LIST.source,
+                **dict.fromkeys((ON_DEMAND, COMMIT_1Y, COMMIT_3Y), PRICE_LIST.source),
                 SPOT: SPOT_HISTORY.source,
+                CAPACITY_BLOCK: BLOCK_OFFERINGS.source,
                 OFFERINGS: TYPE_OFFERINGS.source,
                 QUOTAS: SERVICE_QUOTAS.source,
             },
             offerings=offerings,
             quotas=quotas,
-            notes=notes,
+            notes=(*blocks_left_out, *quotas_left_out),
         )
 
     def placement_scores(self, regions: Sequence[str]) -> Scores:
@@ -142,8 +152,10 @@ class AwsPrices:
 
     # Prices
 
-    def _on_demand(self, region: str) -> Iterator[PriceQuote]:
+    def _listed(self, region: str) -> dict[str, tuple[PriceQuote, ...]]:
+        """On-demand prices and reserved terms of the Price List."""
         known = self._types()
+        found: dict[str, list[PriceQuote]] = {ON_DEMAND: [], COMMIT_1Y: [], COMMIT_3Y: []}
         for one_pass in _PASSES:
             wanted = {"regionCode": region, **_ON_DEMAND_FILTERS, **one_pass}
             entries = self._pages(
@@ -156,9 +168,37 @@ class AwsPrices:
                 MaxResults=_PRODUCTS_A_PAGE,
             )
             for entry in entries:
-                quote = read_product(entry, region)
-                if quote is not None and (quote.instance_type in known or _has_gpus(entry)):
-                    yield quote
+                listed = read_entry(entry, region)
+                if listed.instance_type in known:
+                    for model, quote in listed.committed.items():
+                        found[model].append(quote)
+                elif not listed.has_gpus:
+                    continue
+                if listed.on_demand is not None:
+                    found[ON_DEMAND].append(listed.on_demand)
+        return {model: tuple(quotes) for model, quotes in found.items()}
+
+    def _blocks(
+        self, region: str, offered: Sequence[tuple[str, str]]
+    ) -> tuple[dict[str, tuple[PriceQuote, ...]], tuple[str, ...]]:
+        """Offers of capacity blocks; without the right to read them, nothing and a note. They are a help, not a part of the whole."""
+        names = block_types(self._types(), (name for _, name in offered))
+        found: dict[tuple[str, str], PriceQuote] = {}
+        try:
+            for name in names:
+                entries = self._pages(
+                    "ec2",
+                    "DescribeCapacityBlockOfferings",
+                    region,
+                    "CapacityBlockOfferings",
+                    InstanceType=name,
+                    InstanceCount=1,
+                    CapacityDurationHours=DAY_HOURS,
+                )
+                found |= read_offerings(entries, lambda zone: self._places.zone_id(region, zone))
+        except GpuprovError as error:
+            return {}, (f"capacity blocks left out: {error.message}",)
+        return ({CAPACITY_BLOCK: tuple(found.values())} if names else {}), ()
 
     def _spot(self, region: str) -> Iterator[PriceQuote]:
         """The newest price of each type and zone."""
@@ -248,32 +288,6 @@ class AwsPrices:
         return self.patience.call(lambda: self.api.call(service, operation, region, once=True, **parameters))
 
 
-def read_product(entry: str | Mapping[str, Any], region: str) -> PriceQuote | None:
-    """The on-demand price of one entry of the Price List, ``None`` where it has none in USD an hour.
-
-    Raises:
-        CloudError: the entry has another form than the documented one.
-    """
-    try:
-        product = _product(entry)
-        name = product["product"]["attributes"]["instanceType"]
-        dimensions = [
-            dimension
-            for term in product["terms"].get("OnDemand", {}).values()
-            for dimension in term["priceDimensions"].values()
-            if dimension["unit"] == "Hrs" and "USD" in dimension["pricePerUnit"]
-        ]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CloudError(
-            f"the price list of {region} has an entry of another form: {type(error).__name__} {error}",
-            where=f"pricing:GetProducts of {region}",
-            remedy="try again later; if it stays, please report it",
-        ) from None
-    if not dimensions:
-        return None
-    return PriceQuote(str(name), "*", str(dimensions[0]["pricePerUnit"]["USD"]))
-
-
 def quota_codes(types: Mapping[str, InstanceType]) -> tuple[str, ...]:
     """Codes of the quotas that these types take from, sorted."""
     codes = {code for one in types.values() if one.kind == "gpu" for code in (one.quota_on_demand, one.quota_spot)}
@@ -291,15 +305,3 @@ def scored_types(types: Mapping[str, InstanceType]) -> tuple[str, ...]:
             smallest[one.gpu_model] = one
     ranked = sorted(smallest.values(), key=lambda one: (-(one.gpu_memory_nominal_bytes or 0), one.name))
     return tuple(one.name for one in ranked[:_SCORED_TYPES])
-
-
-def _product(entry: str | Mapping[str, Any]) -> Mapping[str, Any]:
-    found = json.loads(entry) if isinstance(entry, str) else entry
-    if not isinstance(found, Mapping):
-        raise TypeError(f"{type(found).__name__} instead of an object")
-    return found
-
-
-def _has_gpus(entry: str | Mapping[str, Any]) -> bool:
-    """Whether the Price List says that a type has GPUs: such a type is new to the catalog."""
-    return str(_product(entry)["product"]["attributes"].get("gpu", "0")) not in ("", "0", "NA")

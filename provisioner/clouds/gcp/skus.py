@@ -15,17 +15,21 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from provisioner.catalog.fetched import CALENDAR, FLEX_START, ON_DEMAND, SPOT
+from provisioner.catalog.fetched import CALENDAR, COMMIT_1Y, COMMIT_3Y, FLEX_START, ON_DEMAND, SPOT
 
-MARKETS = (ON_DEMAND, SPOT, FLEX_START, CALENDAR)
+MARKETS = (ON_DEMAND, SPOT, FLEX_START, CALENDAR, COMMIT_1Y, COMMIT_3Y)
 CORE, RAM, LOCAL_SSD = "core", "ram", "local_ssd"
 
 _UNITS = {CORE: "h", RAM: "GiBy.h", LOCAL_SSD: "GiBy.mo"}
 _GPU_UNIT = "h"
 _DROPPED = ("commitment", "custom", "premium", "reserved", "sole tenancy", "upgrade", "capacity optimized")
-_PREFIX = re.compile(r"^(?:Spot Preemptible|DWS Defined Duration|DWS Calendar Mode) ")
+_PREFIX = re.compile(r"^(?:Spot Preemptible|DWS Defined Duration|DWS Calendar Mode|Commitment v1:) ")
+_COMMITMENT = re.compile(r"^Commitment v1: (?P<part>.+) for (?P<years>[13]) Years?$")
+_COMMITTED = {("Commit1Yr", "1"): COMMIT_1Y, ("Commit3Yr", "3"): COMMIT_3Y}
+"""(usageType, years of the description) -> market; where the two disagree, neither is believed."""
+_NO_CONTRACT = ("custom", "premium", "reserved", "sole tenancy", "upgrade", "local ssd")
 _PLACE = r"(?: running)?(?: in\b.*)?$"
-_HOST = re.compile(rf"^(\w+)(?: Predefined)?(?: Instance)? (Core|Ram){_PLACE}")
+_HOST = re.compile(rf"^(\w+)(?: Predefined)?(?: Instance)? (Core|Cpu|Ram){_PLACE}")
 _ATTACHED = r"(?: attached to (?:Spot Preemptible|DWS Defined Duration|DWS Calendar Mode) VMs)?"
 _GPU = re.compile(rf"^(?:Nvidia )?(?:Tesla )?(.+?)(?: GPU)?{_ATTACHED}{_PLACE}")
 _SLICE = re.compile(rf"^(?:A4X? (?:Max )?)?Nvidia (\w+) \(1 gpu slice\){_ATTACHED}{_PLACE}")
@@ -105,8 +109,10 @@ def read_rates(skus: Iterable[Mapping[str, Any]]) -> Rates:
 
 
 def market_of(sku: Mapping[str, Any]) -> str | None:
-    """How a SKU is bought, ``None`` for what no offer is made of (commitments, reservations, custom machines, ...)."""
+    """How a SKU is bought, ``None`` for what no machine is made of (reservations, custom machines, flexible commitments, ...)."""
     usage, words = sku["category"]["usageType"], sku["description"].lower()
+    if found := _COMMITMENT.match(sku["description"]):
+        return None if any(word in words for word in _NO_CONTRACT) else _COMMITTED.get((usage, found["years"]))
     if "calendar mode" in words:
         return CALENDAR
     if usage.startswith("Commit") or any(word in words for word in _DROPPED):
@@ -127,7 +133,7 @@ def part_of(description: str) -> Part | None:
         accelerator = SLICE_PHRASES.get(found[1])
         return ("slice", accelerator) if accelerator else None
     if found := _HOST.match(text):
-        return (found[2].lower(), found[1].lower())
+        return (RAM if found[2] == "Ram" else CORE, found[1].lower())
     if (found := _GPU.match(text)) and found[1] in GPU_PHRASES:
         return ("gpu", GPU_PHRASES[found[1]])
     return None

@@ -11,7 +11,8 @@ import pytest
 from provisioner.catalog.fetched import ON_DEMAND, SPOT, PriceQuote
 from provisioner.catalog.patience import Patience
 from provisioner.catalog.snapshot import Catalog, load_catalog
-from provisioner.clouds.aws.prices import AwsPrices, quota_codes, read_product, scored_types
+from provisioner.clouds.aws.price_list import read_entry
+from provisioner.clouds.aws.prices import AwsPrices, quota_codes, scored_types
 from provisioner.errors import Ambiguous, CloudError, CredentialsError, Throttled
 from tests.fakes.pricing import DROP, GARBAGE, AwsMarket, Fault, aws_prices, product
 
@@ -210,9 +211,9 @@ def test_a_price_in_another_currency_or_unit_is_no_price() -> None:
     (term,) = entry["terms"]["OnDemand"].values()
     (dimension,) = term["priceDimensions"].values()
     dimension["pricePerUnit"] = {"CNY": "7"}
-    assert read_product(entry, "cn-north-1") is None
+    assert read_entry(entry, "cn-north-1").on_demand is None
     dimension.update(pricePerUnit={"USD": "1"}, unit="Quantity")
-    assert read_product(entry, "cn-north-1") is None
+    assert read_entry(entry, "cn-north-1").on_demand is None
 
 
 def test_the_same_token_again_and_again_is_refused(

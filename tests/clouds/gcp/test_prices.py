@@ -86,6 +86,21 @@ def test_flex_start_is_kept_apart_from_on_demand(fetcher: GcpPrices) -> None:
 
 
 @pytest.mark.usefixtures("account")
+def test_contracts_are_composed_of_their_own_rates(fetcher: GcpPrices, market: GcpMarket) -> None:
+    """The catalog's g2-standard-8 in us-central1 for a year is 0.537783 USD an hour: 8 cores, 32 GiB and a GPU."""
+    assert prices(fetcher, "commit_1y") == {}  # the GPU's rate alone is no machine's
+    year = {"usage": "Commit1Yr"}
+    market.skus += [
+        sku("Commitment v1: G2 Cpu in Iowa for 1 Year", "0.015743", "us-central1", **year),
+        sku("Commitment v1: G2 Ram in Iowa for 1 Year", "0.001844", "us-central1", unit="GiBy.h", **year),
+    ]
+    fresh = GcpPrices(fetcher.catalog, fetcher.reader)
+    found = {one.instance_type: one.price_usd_per_hour for one in fresh.fetch("us-central1").prices["commit_1y"]}
+    assert Decimal(found["g2-standard-8"]) == Decimal("0.015743") * 8 + Decimal("0.001844") * 32 + Decimal("0.3")
+    assert not {name for name in found if not name.startswith("g2-")}
+
+
+@pytest.mark.usefixtures("account")
 def test_spot_by_description_whatever_the_usage_type_says(fetcher: GcpPrices) -> None:
     found = prices(fetcher, "spot")
     assert found["g2-standard-4"] == Decimal("0.0099") * 4 + Decimal("0.00117") * 16 + Decimal("0.224")
