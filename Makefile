@@ -7,7 +7,7 @@ COUNT ?= 50
 MAKEFLAGS += --no-print-directory
 
 .PHONY: help setup engine yaml-language demo test check format golden wheel pins clean \
-        proof-faults proof-kill proof-sizing proof-throughput bench
+        proof-faults proof-kill proof-idle proof-sizing proof-throughput bench
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -64,6 +64,9 @@ proof-faults: $(VENV)/.installed-dev ## every step gone wrong in every way; noth
 
 proof-kill: $(VENV)/.installed-dev engine ## SIGKILL `up` COUNT times; nothing may be doubled or left
 	$(BIN)/python -m tests.proofs.kill --count $(COUNT) --out docs/proofs/kill.md
+
+proof-idle: $(VENV)/.installed-dev ## idle machines end, working ones never do: the corpus of traces, killed watchers
+	$(BIN)/python -m tests.proofs.idle --out docs/proofs/idle.md
 
 proof-sizing: $(VENV)/.installed-dev ## the memory verdict against published measurements
 	$(BIN)/python -m tests.proofs.accuracy memory --out docs/proofs/sizing.md

@@ -1,0 +1,335 @@
+"""The watcher: ends this machine when it is idle, when its work is done, and, as the dead man's switch, when its time is up.
+
+``watch`` looks once a period and decides; ``tick`` is one look of the dead man's switch. Both end the machine by a shutdown of
+the operating system, with no cloud credentials, and say on the serial console why. Python 3.9 and its standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from provisioner.node.deadman import (
+    EXPIRY_TAG,
+    LEASE_TAG,
+    Switch,
+    advance,
+    boot_id,
+    limits_of,
+    load_switch,
+    save_switch,
+)
+from provisioner.node.drain import Gate, drain
+from provisioner.node.idleness import Decision, Memory, Rules, decide
+from provisioner.node.sensors import HTTP_TIMEOUT_S, Machine, fetch, run_tool
+
+CONFIG = "/etc/gpuprov/node.json"
+STATE = "/var/lib/gpuprov"
+HEARTBEAT_S = 300.0
+"""An unchanged decision is repeated on the console this often: silence for longer means that the watcher is dead."""
+HOOK_S = 110.0
+"""Longest run of the hook: EC2 gives 120 s of notice."""
+MARK = "gpuprov"
+"""First key of our lines on the console."""
+
+
+@dataclass
+class Node:
+    """This machine, as the watcher knows it."""
+
+    config: Mapping[str, Any]
+    root: Path = Path("/")
+    metadata: str = "http://169.254.169.254"
+    clock: Path | None = None
+    """File with monotonic and wall seconds, for tests; ``None`` reads the real clocks."""
+    machine: Machine = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.machine = Machine(
+            root=self.root,
+            metadata=self.metadata,
+            ports=tuple(self.config.get("ports") or ()),
+            gpus=int(self.config.get("gpus") or 0),
+            has_run=bool(self.config.get("run")),
+        )
+
+    @property
+    def period_s(self) -> float:
+        """Seconds between two looks."""
+        return float(self.config.get("period_s") or 30)
+
+    @property
+    def state(self) -> Path:
+        """Folder of what must survive a reboot."""
+        return self.machine.path(STATE)
+
+    def now_s(self) -> float:
+        """Monotonic seconds since boot; time asleep counts."""
+        if self.clock is not None:
+            return float(self.clock.read_text().split()[0])
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def wall_s(self) -> float:
+        """The guest's wall clock, which may be wrong."""
+        return float(self.clock.read_text().split()[1]) if self.clock is not None else time.time()
+
+    def say(self, **facts: Any) -> None:
+        """One JSON line to the serial console."""
+        line = json.dumps({MARK: 1, "at": _rfc3339(self.wall_s()), **facts}, sort_keys=False) + "\n"
+        for name in ("/dev/ttyS0", "/dev/console"):
+            try:
+                descriptor = os.open(self.machine.path(name), os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
+            except OSError:
+                continue
+            try:
+                os.write(descriptor, line.encode())
+            finally:
+                os.close(descriptor)
+            return
+        sys.stderr.write(line)
+
+    def hook(self, limit_s: float) -> bool | None:
+        """Run the user's checkpoint hook within a time; whether it worked, ``None`` without one."""
+        hook = list(self.config.get("hook") or ())
+        if not hook:
+            return None
+        try:
+            # A process group of its own: what outlives the notice is left to the shutdown.
+            done = subprocess.run(
+                hook, timeout=max(1.0, limit_s), check=False, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        except (OSError, subprocess.SubprocessError):
+            return False
+        return done.returncode == 0
+
+    def end(self, why: str, state: str, limit_s: float = HOOK_S, **more: Any) -> None:
+        """Run the hook, say it, and shut the operating system down; the cloud stops or terminates the machine by its setting."""
+        then = str(self.config.get("then") or "terminate")
+        worked = self.hook(limit_s)
+        hook = {} if worked is None else {"hook": "done" if worked else "failed"}
+        self.say(state=state, act=then, why=why, **hook, **more)
+        os.sync()
+        for command in (
+            ["systemctl", "poweroff"],
+            ["shutdown", "-h", "now"],
+            ["systemctl", "poweroff", "--force", "--force"],
+        ):
+            if run_tool(command, 30.0) is not None:
+                return
+
+
+def tick(node: Node) -> Switch:
+    """One look of the dead man's switch; ends the machine where it is due."""
+    path = node.state / "deadman.json"
+    switch = load_switch(path)
+    try:
+        tags, date = node.machine.tags((EXPIRY_TAG, LEASE_TAG))
+        found: Mapping[str, str] | None = tags
+    except OSError:
+        found, date = None, None
+    limits = limits_of(node.config)
+    now = node.wall_s() if date is None else date
+    fresh = advance(switch, limits, (boot_id(node.root), node.now_s()), found, now)
+    save_switch(path, fresh)
+    if fresh.ended_by:
+        # Each further tick tries again, until the machine is gone.
+        node.end(fresh.ended_by, "dead-man", 60.0)
+    return fresh
+
+
+@dataclass
+class Watch:
+    """The loop's own memory."""
+
+    node: Node
+    rules: Rules
+    memory: Memory = field(default_factory=Memory)
+    said: str = ""
+    said_at_s: float = -1e18
+    ready: bool = False
+    noticed: bool = False
+    started_s: float | None = None
+
+    def look(self) -> Decision | None:
+        """One reading, judged and acted upon; ``None`` where the machine was told to end for another reason."""
+        node, now_s = self.node, self.node.now_s()
+        self.started_s = now_s if self.started_s is None else self.started_s
+        if self._is_interrupted():
+            return None
+        reading = node.machine.read(now_s)
+        if self._is_over(reading.get("workload"), now_s):
+            return None
+        if (
+            node.config.get("run")
+            and not self.ready
+            and reading.get("workload") == "active"
+            and node.config.get("ready")
+        ):
+            reading["workload"] = "starting"
+        reading.update(self._lease())
+        self.memory, decision = decide(self.memory, now_s, reading, self.rules)
+        if decision.is_due and node.config.get("idle_after_s"):
+            return self._end_idle(decision)
+        self._tell(decision, now_s)
+        return decision
+
+    def _lease(self) -> dict[str, float]:
+        switch = load_switch(self.node.state / "deadman.json")
+        left_s = switch.lease_left_s if switch is not None else None
+        is_keepalive = switch is not None and bool(switch.lease_tag)
+        return {"lease_s": max(0.0, left_s)} if left_s is not None and is_keepalive else {}
+
+    def _is_interrupted(self) -> bool:
+        """Whether the cloud takes the machine back: the hook runs once, at once."""
+        if self.noticed or self.node.config.get("spot") is False:
+            return self.noticed
+        try:
+            action = self.node.machine.interruption()
+        except (OSError, ValueError):
+            return False
+        if action is None:
+            return False
+        self.noticed = True
+        self.node.say(state="interrupted", act=action, why="the cloud takes the machine back")
+        worked = self.node.hook(HOOK_S)
+        if worked is not None:
+            self.node.say(state="interrupted", act=action, hook="done" if worked else "failed")
+        return True
+
+    def _is_over(self, workload: str | None, now_s: float) -> bool:
+        """Whether the work is done, or never came up: both end the machine whatever its sensors say."""
+        config = self.node.config
+        if not config.get("run"):
+            return False
+        if workload == "finished" and config.get("once"):
+            self.node.end("the work is done", "done")
+            return True
+        if self.ready or not config.get("ready"):
+            return False
+        if self._answers(config["ready"]):
+            self.ready = True
+            self.node.say(state="ready", after_s=round(now_s - (self.started_s or now_s)))
+            self._mark_ready()
+            return False
+        limit_s = config.get("ready_limit_s")
+        if not limit_s or config.get("keep_failed") or now_s - (self.started_s or now_s) < float(limit_s):
+            return False
+        self.node.end(f"not ready after {float(limit_s):.0f} s", "never-ready", tail=self._tail())
+        return True
+
+    def _mark_ready(self) -> None:
+        path = self.node.state / "ready"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(boot_id(self.node.root))
+
+    def _answers(self, probe: Mapping[str, Any]) -> bool:
+        try:
+            status, _ = fetch(
+                f"http://{self.node.machine.host}:{probe['port']}{probe.get('path') or '/'}", HTTP_TIMEOUT_S
+            )
+        except OSError:
+            return False
+        return 200 <= status < 400
+
+    def _end_idle(self, decision: Decision) -> Decision | None:
+        """Stop taking requests, look again, and only then end; a request that came in between cancels it."""
+        node = self.node
+
+        def is_quiet() -> bool:
+            self.memory, again = decide(
+                self.memory, node.now_s(), {**node.machine.read(node.now_s()), **self._lease()}, self.rules
+            )
+            return again.is_due
+
+        gate = Gate(node.machine.ports, node.state / "draining", run_tool)
+        if not drain(gate, is_quiet, _pause(node)):
+            node.say(state="busy", act="cancelled", why="work arrived while the machine was about to end")
+            return decision
+        node.end(decision.reason, "idle", **_evidence(decision))
+        return None
+
+    def _tell(self, decision: Decision, now_s: float) -> None:
+        what = f"{decision.state} {sorted(name for name, (word, _) in decision.sources.items() if word != 'idle')}"
+        if what == self.said and now_s - self.said_at_s < HEARTBEAT_S:
+            return
+        self.said, self.said_at_s = what, now_s
+        after = self.node.config.get("idle_after_s")
+        ends = None if not after or decision.state != "quiet" else round(float(after) - decision.quiet_s)
+        self.node.say(state=decision.state, why=decision.reason, ends_in_s=ends, **_evidence(decision))
+
+    def _tail(self) -> list[str]:
+        """Last lines of the workload, for who asks why."""
+        shown = run_tool(["journalctl", "-u", self.node.machine.units[0], "-n", "8", "-o", "cat", "--no-pager"])
+        return [] if shown is None else [line[:200] for line in shown.strip().splitlines()]
+
+
+def _pause(node: Node) -> Any:
+    def pause() -> None:
+        time.sleep(float(node.config.get("drain_s") or 5) if node.clock is None else 0)
+
+    return pause
+
+
+def _evidence(decision: Decision) -> dict[str, Any]:
+    rate = decision.tokens_per_s
+    return {
+        "quiet_s": round(decision.quiet_s),
+        "sources": {name: f"{word}: {text}" for name, (word, text) in decision.sources.items()},
+        "tokens_per_s": None if rate is None else round(rate, 1),
+        "running": decision.running,
+        "waiting": decision.waiting,
+        "findings": list(decision.findings),
+    }
+
+
+def watch(node: Node, looks: int | None = None) -> None:
+    """Look once a period, for ever or a number of times; one look that fails is told and does not end the loop."""
+    config = node.config
+    after_s = float(config.get("idle_after_s") or 3600)
+    rules = Rules(after_s, node.period_s, bool(config.get("gpu_only")))
+    loop = Watch(node, rules)
+    ready = node.state / "ready"
+    while looks is None or looks > 0:
+        begun = time.monotonic()
+        # A watcher that was killed and started again must not wait for readiness anew.
+        loop.ready = loop.ready or (ready.exists() and ready.read_text() == boot_id(node.root))
+        try:
+            loop.look()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the watcher goes on, and what it cannot see is busy
+            loop.memory = Memory(gpus_seen=loop.memory.gpus_seen)
+            node.say(state="unknown", why=f"the watcher failed: {type(error).__name__}: {error}"[:500])
+        looks = None if looks is None else looks - 1
+        time.sleep(max(0.0, node.period_s - (time.monotonic() - begun)) if node.clock is None else 0.02)
+
+
+def _rfc3339(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """``watch`` or ``tick``; ``GPUPROV_NODE_ROOT``, ``_METADATA`` and ``_CLOCK`` put the machine elsewhere for tests."""
+    words = sys.argv[1:] if arguments is None else arguments
+    root = Path(os.environ.get("GPUPROV_NODE_ROOT") or "/")
+    clock = os.environ.get("GPUPROV_NODE_CLOCK")
+    config = json.loads((root / CONFIG.lstrip("/")).read_text())
+    metadata = os.environ.get("GPUPROV_NODE_METADATA") or "http://169.254.169.254"
+    node = Node(config, root, metadata, Path(clock) if clock else None)
+    if words == ["tick"]:
+        tick(node)
+    elif words == ["watch"]:
+        watch(node)
+    else:
+        sys.stderr.write("usage: watcher.py watch | tick\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,341 @@
+"""The watcher on a made-up machine: each row of the reports on idleness, by its id."""
+
+from __future__ import annotations
+
+import struct
+from datetime import UTC, datetime, timedelta
+
+LAPTOP = "0A0B0C0D"
+ACTIVE = "ActiveState=active\nSubState=running\nResult=success\nExecMainCode=0\n"
+FINISHED = "ActiveState=inactive\nSubState=dead\nResult=success\nExecMainCode=1\n"
+FAILED = "ActiveState=failed\nSubState=failed\nResult=exit-code\nExecMainCode=1\n"
+VLLM = (
+    'vllm:num_requests_running{{model_name="m"}} {running}\nvllm:num_requests_waiting{{model_name="m"}} {waiting}\n'
+    'vllm:generation_tokens_total{{model_name="m"}} {tokens}\nvllm:request_success_total{{reason="stop"}} {requests}\n'
+)
+
+
+def login(bench, *lines: str) -> None:
+    """Logins as utmp holds them, each with its terminal."""
+    records = [struct.pack("<hxxi32s", 7, 100, line.encode()).ljust(384, b"\0") for line in lines]
+    (bench.rig.folder / "run/utmp").write_bytes(b"".join(records))
+    for line in lines:
+        (bench.rig.folder / "dev" / line).touch()
+
+
+def serve(bench, **counters: float) -> None:
+    """Engine counters as vLLM shows them."""
+    values = {"running": 0, "waiting": 0, "tokens": 0, "requests": 0} | counters
+    bench.rig.metadata.pages["/metrics"] = VLLM.format(**values)
+
+
+def serving(make_bench, **config):
+    """A machine with a serving port: the metadata service's own, which answers engine pages too."""
+    bench = make_bench(ports=[1], **config)
+    bench.node.machine.ports = (bench.rig.metadata.port,)
+    return bench
+
+
+def test_an_idle_machine_ends_by_itself_after_its_window_and_says_why(make_bench):
+    bench = make_bench()
+    states = bench.looks(8)
+    assert states[:2] == ["unknown", "quiet"]  # rates need two readings
+    assert "off" in states
+    assert states.index("off") == 5
+    assert bench.rig.is_off
+    last = bench.rig.lines[-1]
+    assert (last["state"], last["act"]) == ("idle", "terminate")
+    assert last["sources"]["gpu"].startswith("idle:")
+
+
+def test_i1_a_login_that_opens_after_the_watcher_began_counts_on_the_next_look(make_bench):
+    bench = make_bench()
+    assert bench.looks(4)[-1] == "quiet"
+    login(bench, "pts/0")
+    bench.rig.flow(connections=((22, LAPTOP),))
+    decision = bench.look()
+    assert decision.state == "busy"
+    assert "logins" in decision.reason
+
+
+def test_i2_e22_a_notebook_server_without_people_is_idle_and_a_running_cell_is_not(make_bench):
+    bench = make_bench()
+    bench.rig.gpu(0, watts=110)
+    for _ in range(3):
+        bench.rig.flow(cpu_us=300_000)  # 0.01 cores
+        assert bench.look().state in {"unknown", "quiet"}
+    bench.rig.flow(cpu_us=29_000_000)
+    assert bench.look().state == "busy"
+    for _ in range(4):
+        bench.rig.flow(cpu_us=300_000)
+        bench.look()
+    bench.rig.flow(cpu_us=300_000)
+    assert bench.looks(1) == ["off"]
+
+
+def test_i3_a_hung_training_is_ended_as_stuck_not_as_finished(make_bench):
+    bench = make_bench(run=True)
+    bench.rig.write("unit", ACTIVE)
+    assert "off" in bench.looks(7)
+    assert bench.rig.lines[-1]["why"].startswith("stuck, not finished")
+
+
+def test_i5_one_gpu_of_eight_keeps_the_machine_and_none_does_not(make_bench):
+    bench = make_bench(gpus=8)
+    bench.rig.gpu(35, *[0] * 7)
+    assert set(bench.looks(7)) <= {"busy"}
+    bench.rig.gpu(*[0] * 8)
+    assert "off" in bench.looks(7)
+
+
+def test_i6_a_spinning_wait_is_a_suspected_stall_and_neither_busy_nor_idle(make_bench):
+    bench = make_bench()
+    bench.looks(2)
+    bench.rig.gpu(100, watts=72)
+    decisions = [bench.look() for _ in range(7)]
+    assert {decision.state for decision in decisions} == {"unknown"}
+    assert decisions[-1].findings[0].startswith("suspected stall")
+    bench.rig.gpu(100, watts=640, traffic=40)
+    assert bench.look().state == "busy"
+
+
+def test_i7_a_reboot_keeps_the_deadline(make_rig):
+    rig = make_rig(lifetime_s=300)
+    assert not rig.tick()
+    rig.pass_time(150)
+    assert not rig.tick()
+    rig.boot("boot-2")
+    assert not rig.tick()
+    rig.pass_time(130)
+    assert rig.tick()
+    assert "lifetime" in rig.lines[-1]["why"]
+
+
+def test_i10_work_that_starts_a_second_before_the_end_is_not_killed(make_bench):
+    bench = make_bench()
+    assert bench.looks(5)[-1] == "quiet"
+    bench.rig.gpu(80, watts=500)
+    assert set(bench.looks(3)) == {"busy"}
+    assert not bench.rig.is_off
+
+
+def test_i11_e27_nothing_outside_and_no_credentials_are_needed(make_rig):
+    rig = make_rig(lifetime_s=120, lease_s=90)
+    rig.metadata.is_up = False
+    assert not rig.tick()
+    rig.pass_time(61)
+    assert rig.tick()
+    assert any(call.startswith("systemctl poweroff") for call in rig.calls)
+    assert "AWS" not in (rig.folder / "watcher.py").read_text()
+
+
+def test_i15_cpu_work_beside_an_unused_gpu_is_busy_unless_the_spec_says_gpu_only(make_bench):
+    bench = make_bench()
+    bench.looks(1)
+    for _ in range(6):
+        bench.rig.flow(cpu_us=24_000_000)
+        assert bench.look().state == "busy"
+    bench.rules = bench.watch.rules = type(bench.watch.rules)(120, 30, gpu_only=True)
+    for _ in range(6):
+        bench.rig.flow(cpu_us=24_000_000)
+        bench.look()
+    assert bench.rig.is_off
+    assert "gpu: at most 0 %" in bench.rig.lines[-1]["why"]
+
+
+def test_an_unused_gpu_beside_a_working_cpu_is_told_after_an_hour(make_bench):
+    bench = make_bench()
+    for _ in range(123):
+        bench.rig.flow(cpu_us=24_000_000)
+        decision = bench.look()
+    assert any(finding.startswith("GPU unused for") for finding in decision.findings)
+
+
+def test_e20_e23_hours_of_cpu_work_without_a_gpu_are_busy(make_bench):
+    bench = make_bench()
+    bench.looks(1)
+    states = set()
+    for _ in range(20):
+        bench.rig.flow(cpu_us=30_000_000)
+        states.add(bench.look().state)
+    assert states == {"busy"}
+
+
+def test_e24_mig_and_not_available_are_unknown_not_zero(make_bench):
+    bench = make_bench()
+    bench.rig.gpu("[N/A]", mig="Enabled")
+    assert set(bench.looks(8)) == {"unknown"}
+    bench.rig.gpu("[Not Supported]")
+    assert set(bench.looks(8)) == {"unknown"}
+
+
+def test_e26_a_request_between_the_decision_and_the_end_cancels_it(make_bench):
+    bench = serving(make_bench)
+    serve(bench)
+    assert bench.looks(5)[-1] == "quiet"
+    pages = bench.rig.metadata.pages
+    # The drain's first act lets a request through: its look must see it.
+    real = bench.node.machine.read
+    reads = []
+
+    def read(at_s):
+        reads.append(at_s)
+        if len(reads) == 2:
+            pages["/metrics"] = VLLM.format(running=1, waiting=0, tokens=5, requests=0)
+        return real(at_s)
+
+    bench.node.machine.read = read
+    bench.look()
+    assert not bench.rig.is_off
+    assert bench.rig.lines[-1]["act"] == "cancelled"
+    assert not (bench.node.state / "draining").exists()
+
+
+def test_requests_show_as_tokens_per_second_and_load(make_bench):
+    bench = serving(make_bench)
+    serve(bench, tokens=1000, requests=1)
+    bench.looks(2)
+    serve(bench, running=3, waiting=2, tokens=4000, requests=9)
+    decision = bench.look()
+    assert (decision.running, decision.waiting, decision.tokens_per_s) == (3, 2, 100.0)
+    assert decision.state == "busy"
+    said = bench.rig.lines[-1]
+    assert (said["tokens_per_s"], said["running"], said["waiting"]) == (100.0, 3, 2)
+
+
+def test_an_engine_that_answers_nonsense_is_unknown(make_bench):
+    bench = serving(make_bench)
+    serve(bench)
+    bench.looks(2)
+    bench.rig.metadata.pages["/metrics"] = "vllm:num_requests_running NaN\n"
+    assert set(bench.looks(6)) == {"unknown"}
+
+
+def test_a_server_without_counters_is_judged_by_its_connections(make_bench):
+    bench = serving(make_bench)
+    port = bench.rig.metadata.port
+    bench.rig.flow(connections=((port, LAPTOP),))
+    assert set(bench.looks(6)[1:]) == {"busy"}
+    bench.rig.flow(connections=((port, "0100007F"),))  # a probe of this machine's own
+    assert "off" in bench.looks(7)
+
+
+def test_an_image_queue_is_read_as_requests(make_bench):
+    bench = serving(make_bench)
+    bench.rig.metadata.pages["/queue"] = '{"queue_running": [[1]], "queue_pending": [[2], [3]]}'
+    decision = [bench.look(), bench.look()][-1]
+    assert (decision.running, decision.waiting) == (1, 2)
+
+
+def test_a_forgotten_login_ends_counting_after_hours_and_a_quiet_one_does_not(make_bench):
+    bench = make_bench()
+    login(bench, "pts/0")
+    bench.rig.flow(connections=((22, LAPTOP),))
+    assert set(bench.looks(3)) <= {"busy", "unknown"}
+    for _ in range(8):
+        bench.look(30)
+    assert not bench.rig.is_off
+    bench.watch.node.machine.terminals["pts/0"] = (bench.node.machine.terminals["pts/0"][0], -20_000.0)
+    assert "off" in bench.looks(7)
+
+
+def test_a_remote_editor_without_a_terminal_is_a_login(make_bench):
+    bench = make_bench()
+    bench.rig.flow(connections=((22, LAPTOP),))
+    bench.look()
+    assert set(bench.looks(6)) == {"busy"}
+
+
+def test_a_keepalive_holds_the_machine_and_then_lets_go(make_bench):
+    bench = make_bench()
+    until = datetime.fromtimestamp(bench.rig.metadata.now_s, UTC) + timedelta(minutes=4)
+    bench.rig.metadata.tags["gpuprov-lease-until"] = until.isoformat()
+    states = []
+    for _ in range(22):
+        assert not bench.rig.tick()
+        states.append(bench.looks(1)[0])
+        if states[-1] == "off":
+            break
+    assert states[6] == "busy"
+    assert states[-1] == "off"
+
+
+def test_a_suspended_machine_starts_its_window_anew(make_bench):
+    bench = make_bench()
+    bench.looks(4)
+    assert bench.look(7200).quiet_s == 0
+    assert bench.looks(2) == ["quiet", "quiet"]
+
+
+def test_work_that_is_done_ends_the_machine_at_once(make_bench):
+    bench = make_bench(run=True, once=True, hook=["touch", "saved"], idle_after_s=3600)
+    bench.rig.write("unit", ACTIVE)
+    bench.look()
+    bench.rig.write("unit", FINISHED)
+    assert bench.look() is None
+    assert bench.rig.lines[-1]["state"] == "done"
+    assert bench.rig.lines[-1]["hook"] == "done"
+    assert bench.rig.is_off
+
+
+def test_a_failed_workload_ends_the_machine_after_the_window(make_bench):
+    bench = make_bench(run=True, once=True)
+    bench.rig.write("unit", FAILED)
+    assert bench.looks(7).index("off") == 5
+
+
+def test_a_machine_that_never_answers_is_ended_whatever_its_sensors_say(make_bench):
+    bench = make_bench(run=True, ready={"path": "/health", "port": 1}, ready_limit_s=90, idle_after_s=None)
+    bench.rig.write("unit", ACTIVE)
+    bench.rig.gpu(90, watts=500)
+    assert bench.looks(5)[-1] == "off"
+    said = bench.rig.lines[-1]
+    assert said["state"] == "never-ready"
+    assert said["tail"] == ["last line of the workload"]
+
+
+def test_keep_failed_keeps_it(make_bench):
+    bench = make_bench(run=True, ready={"port": 1}, ready_limit_s=90, keep_failed=True)
+    bench.rig.write("unit", ACTIVE)
+    bench.rig.gpu(90, watts=500)
+    assert "off" not in bench.looks(5)
+
+
+def test_readiness_is_told_once_and_lasts_over_a_killed_watcher(make_bench):
+    bench = make_bench(run=True, ready_limit_s=90)
+    bench.rig.config["ready"] = {"path": "/health", "port": bench.rig.metadata.port}
+    bench.rig.write("unit", ACTIVE)
+    assert bench.look().state in {"busy", "unknown"}
+    bench.rig.metadata.pages["/health"] = "ok"
+    bench.looks(2)
+    assert [line["state"] for line in bench.rig.lines].count("ready") == 1
+    assert (bench.node.state / "ready").exists()
+
+
+def test_an_interruption_notice_runs_the_hook_once_within_the_notice(make_bench):
+    bench = make_bench(hook=["sh", "-c", "echo run >> $RIG/hook"])
+    bench.rig.metadata.action = "terminate"
+    bench.looks(3)
+    assert (bench.rig.folder / "hook").read_text() == "run\n"
+    assert [line.get("hook") for line in bench.rig.lines] == [None, "done"]
+
+
+def test_a_hook_that_hangs_is_cut_at_its_limit(make_bench):
+    bench = make_bench(hook=["sleep", "60"])
+    assert bench.node.hook(1.0) is False
+
+
+def test_a_broken_watcher_look_is_told_and_the_next_one_goes_on(make_bench, monkeypatch):
+    from provisioner.node import watcher
+
+    bench = make_bench()
+    calls = []
+
+    def read(self, at_s):
+        calls.append(at_s)
+        raise RuntimeError("a sensor library broke")
+
+    monkeypatch.setattr(watcher.Machine, "read", read)
+    watcher.watch(bench.node, looks=2)
+    assert len(calls) == 2
+    assert bench.rig.lines[-1]["state"] == "unknown"
