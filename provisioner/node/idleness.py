@@ -254,7 +254,7 @@ def _judge_engines(
 
 def _learn_noise(memory: Memory, reading: Mapping[str, Any], engine: Verdict | None) -> Memory:
     """CPU that an engine takes while it waits: only its first idle readings teach, so that later work never becomes noise."""
-    cores = reading.get("cpu_cores")
+    cores: Any = reading.get("cpu_cores")
     if engine is None or engine[0] != IDLE or not _is_number(cores) or len(memory.noise) >= NOISE_READINGS:
         return memory
     return replace(memory, noise=(*memory.noise, float(cores)))
