@@ -49,8 +49,10 @@ format: $(VENV)/.installed-dev ## rewrite the formatting
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-golden: $(VENV)/.installed-dev ## renew the expected plans of examples/ after a meant change
-	GPUPROV_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/examples -q
+golden: $(VENV)/.installed-dev ## renew the expected plans of examples/ and tests/golden/ after a meant change, and show it
+	GPUPROV_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/examples tests/golden -q
+	@git --no-pager diff --stat -- examples tests/golden
+	@git --no-pager diff -U1 -- tests/golden
 
 wheel: $(VENV)/.installed ## dist/*.whl with the three packages
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
