@@ -54,10 +54,7 @@ def outline(plan: Plan) -> dict[str, Any]:
             "bill": _bill(plan.cost),
             "alternatives": [_alternative(each) for each in plan.alternatives[:ALTERNATIVES_SHOWN]],
         }
-    found["rejections"] = {
-        group.filter: len(group.instance_types) for group in group_rejections(plan.rejections) if group.filter
-    }
-    found["warnings"] = len(plan.warnings)
+    found["refused_by"] = [group.filter for group in group_rejections(plan.rejections)]
     found["closest"] = [NUMBER.sub("N", text.partition(": ")[0]) for text in plan.closest]
     return found
 
