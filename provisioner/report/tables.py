@@ -18,6 +18,8 @@ from provisioner.report.summary import WHAT_IF, Summary, summarise
 
 WIDTH_WITHOUT_TERMINAL = 120
 """Columns of a log or a pipe, where nothing says how wide the reader is."""
+NUMBER_CHARACTERS = 16
+"""Longest cell of a column of numbers."""
 VERDICT_STYLES = {"fits": "bold green", "borderline": "bold yellow", "nothing-fits": "bold red"}
 
 
@@ -72,6 +74,11 @@ def _print_list(console: Console, lines: tuple[str, ...], mark: str, style: str)
         console.print(grid)
 
 
+def _is_short(section: Section, index: int) -> bool:
+    """Whether a column holds numbers alone: a sentence among them has to wrap."""
+    return all(len(row[index]) <= NUMBER_CHARACTERS for row in section.rows)
+
+
 def _table(section: Section) -> Table:
     table = Table(
         box=SIMPLE_HEAD if section.header else None, show_header=bool(section.header), pad_edge=True, header_style="dim"
@@ -83,7 +90,7 @@ def _table(section: Section) -> Table:
             header,
             justify="right" if is_number else "left",
             overflow="fold",
-            no_wrap=is_number or index in section.whole,
+            no_wrap=index in section.whole or (is_number and _is_short(section, index)),
         )
     for row in section.rows:
         style = "bold" if row[0] == "need" or row[0].startswith(("total", "one run")) else None

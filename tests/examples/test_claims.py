@@ -93,6 +93,20 @@ def test_full_finetuning_on_an_nvlink_node(plan_of) -> None:
     assert plan_of("full-finetune-nvlink", "placement.max_gpus=1").verdict != "fits"
 
 
+def test_four_nodes_on_reserved_capacity_with_a_fabric_and_shared_files(plan_of) -> None:
+    plan = plan_of("pretrain-four-nodes")
+    offer, terms, _ = parts(plan)
+    assert (offer.instances, offer.layout.gpus, offer.interconnect) == (4, 32, "nvlink")
+    assert offer.capacity_type in ("reserved", "capacity-block", "flex-start")
+    assert any("EFA" in reason or "GPUDirect" in reason for reason in offer.reasons)
+    assert {item.kind for item in plan.storage} >= {"root", "shared"}
+    assert terms.optimizer_bytes < 130 * 10**9 / 32
+    assert plan_of("pretrain-four-nodes", "placement.max_gpus=16").verdict != "fits"
+    on_demand = parts(plan_of("pretrain-four-nodes", "placement.capacity=on-demand"))
+    assert on_demand[0].instances == 4
+    assert on_demand[2].run_usd is not None
+
+
 @pytest.mark.parametrize("name", ["image-batch-on-spot", "video-batch-on-spot", "music"])
 def test_batches_take_spot_and_a_lost_machine_costs_little(plan_of, name) -> None:
     offer, _, cost = parts(plan_of(name))

@@ -44,6 +44,16 @@ def test_expected_plan(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_the_readme_names_what_it_plans_to(name):
+    document = json.loads((EXAMPLES / name / "expected-plan.json").read_text(encoding="utf-8"))
+    claim = next(
+        line for line in (EXAMPLES / name / "README.md").read_text("utf-8").splitlines() if "**Plans to**" in line
+    )
+    assert f"`{document['choice']['instance_type']}`" in claim
+    assert document["choice"]["gpu"] in claim
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_expected_plan_is_a_plan_that_can_be_applied(name):
     document = json.loads((EXAMPLES / name / "expected-plan.json").read_text(encoding="utf-8"))
     plan = plan_from_document(document)
