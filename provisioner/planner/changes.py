@@ -23,6 +23,7 @@ from provisioner.sizing.demand import (
 )
 from provisioner.units import HOURS_PER_MONTH, Money, decimal_string
 from provisioner.vocabulary import (
+    Attention,
     CapacityType,
     KvDtype,
     Optimizer,
@@ -30,8 +31,10 @@ from provisioner.vocabulary import (
     Sharding,
     Task,
     TrainingMethod,
+    TrainingPrecision,
     WeightFormat,
 )
+from provisioner.workload.formats import FP8_CACHES, REFUSED_WEIGHTS
 
 Pick = Callable[[Sequence[Candidate]], Candidate]
 Words = Callable[[Candidate], str]
@@ -338,7 +341,10 @@ def demand_changes(request: Request) -> Iterator[Change]:
     if isinstance(demand, TRAINING):
         yield from _training_changes(request, demand)
         return
-    if isinstance(demand, ServingDemand) and demand.kv_dtype is not KvDtype.FP8:
+    if isinstance(demand, ServingDemand) and demand.gpu_memory_fraction is not None:
+        yield _exchange(request, replace(demand, gpu_memory_fraction=None), "inference.gpu_memory_fraction", "auto")
+    has_cache = isinstance(demand, ServingDemand) and demand.engine in FP8_CACHES
+    if has_cache and isinstance(demand, ServingDemand) and demand.kv_dtype is not KvDtype.FP8:
         yield _exchange(request, replace(demand, kv_dtype=KvDtype.FP8), "inference.kv_cache", KvDtype.FP8)
     if isinstance(demand, DiffusionDemand):
         for offload in OFFLOADS[OFFLOADS.index(demand.offload) + 1 :] if demand.offload in OFFLOADS else ():
@@ -346,8 +352,11 @@ def demand_changes(request: Request) -> Iterator[Change]:
     if request.weights == WeightFormat.BF16:
         yield _exchange(request, replace(demand, weights=str(WeightFormat.FP16)), "model.weights", WeightFormat.FP16)
     narrower = NARROWER_WEIGHTS if isinstance(demand, ServingDemand) else NARROWER_MEDIA_WEIGHTS
-    for weights in narrower.get(request.weights, ()):
-        yield _exchange(request, replace(demand, weights=str(weights)), "model.weights", weights)
+    # What an engine cannot load is replaced by the nearest that it can.
+    refused = REFUSED_WEIGHTS.get(request.engine, {}) if request.engine else {}
+    words = (refused.get(word, str(word)) for word in narrower.get(request.weights, ()))
+    for weights in dict.fromkeys(words):
+        yield _exchange(request, replace(demand, weights=weights), "model.weights", weights)
 
 
 def _training_changes(request: Request, demand: TrainingDemand | DiffusionTrainingDemand) -> Iterator[Change]:
@@ -359,6 +368,7 @@ def _training_changes(request: Request, demand: TrainingDemand | DiffusionTraini
     if demand.optimizer in (Optimizer.ADAMW, Optimizer.MUON) and full:
         lighter = Optimizer.PAGED_ADAMW_8BIT
         yield _exchange(request, replace(demand, optimizer=lighter), "training.optimizer", lighter)
+    yield from _precision_changes(request, demand)
     if request.workload.task is Task.PRETRAIN:
         return
     if full:
@@ -366,6 +376,18 @@ def _training_changes(request: Request, demand: TrainingDemand | DiffusionTraini
     if demand.method is not TrainingMethod.QLORA:
         quantised = replace(demand, method=TrainingMethod.QLORA, weights=str(WeightFormat.NF4))
         yield _exchange(request, quantised, "training.method", TrainingMethod.QLORA)
+
+
+def _precision_changes(request: Request, demand: TrainingDemand | DiffusionTrainingDemand) -> Iterator[Change]:
+    """What runs on GPUs without the matrix units or kernels that were asked for."""
+    if demand.precision is TrainingPrecision.FP8:
+        lower = replace(demand, precision=TrainingPrecision.BF16_MIXED)
+        yield _exchange(request, lower, "training.precision", TrainingPrecision.BF16_MIXED)
+    elif demand.precision in (TrainingPrecision.BF16, TrainingPrecision.BF16_MIXED):
+        older = replace(demand, precision=TrainingPrecision.FP16_MIXED)
+        yield _exchange(request, older, "training.precision", TrainingPrecision.FP16_MIXED)
+    if isinstance(demand, TrainingDemand) and demand.attention is Attention.FLASH:
+        yield _exchange(request, replace(demand, attention=Attention.SDPA), "training.attention", Attention.SDPA)
 
 
 def _exchange(request: Request, demand: Demand, key: str, word: str) -> Change:

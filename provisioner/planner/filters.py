@@ -6,39 +6,22 @@ offers and bills are in ``offer_filters``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from provisioner.catalog.gpus import Gpu
 from provisioner.catalog.instances import InstanceType
 from provisioner.planner.candidates import Arrangement, loaded_weights_bytes
+from provisioner.planner.capabilities import capabilities_needed
 from provisioner.planner.request import Request
 from provisioner.planner.requirements import name_some
 from provisioner.planner.work import requests_per_s
-from provisioner.sizing.demand import DiffusionTrainingDemand, TrainingDemand
 from provisioner.units import GB, GIB, format_gib
-from provisioner.vocabulary import Engine, TrainingPrecision, WeightFormat
+from provisioner.vocabulary import Engine
 
-AMPERE = (8, 0)
-"""First compute capability with bf16 matrix units."""
-ADA = (8, 9)
-"""First compute capability with FP8 matrix units."""
 HOPPER = (9, 0)
 """First compute capability of the GPUs that CUDA builds for ARM hosts are published for. Source: vllm-project/vllm#10459, #2021
 and hao-ai-lab/FastVideo#1514: wheels and images for aarch64 are built for Grace Hopper and later."""
-NO_BF16 = "no bf16 below that: engines fall back to fp32 or refuse; fp16 weights would run"
-WEIGHT_CAPABILITIES: Mapping[str, tuple[int, int]] = {
-    WeightFormat.BF16: AMPERE,
-    WeightFormat.FP8: AMPERE,
-    WeightFormat.INT8: (7, 5),
-    WeightFormat.INT4_AWQ: (7, 5),
-    WeightFormat.INT4_GPTQ: (7, 0),
-    WeightFormat.NF4: (7, 0),
-    WeightFormat.MXFP4: AMPERE,
-    WeightFormat.NVFP4: AMPERE,
-}
-"""Lowest compute capability that serves a weight format. FP8, MXFP4 and NVFP4 run weight-only on Ampere: the memory is saved,
-the speed is not gained. Source: table of supported hardware by quantisation in the vLLM documentation."""
 
 ROCM_ENGINES = frozenset({Engine.VLLM, Engine.SGLANG, Engine.TRANSFORMERS, Engine.LLAMA_CPP, Engine.DIFFUSERS})
 """Engines that publish ROCm builds. Source: installation pages of vLLM, SGLang, PyTorch and llama.cpp."""
@@ -154,31 +137,11 @@ def precision(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | N
     have = gpu.compute_capability
     if have is None:
         return None
-    for needed, reason in _capabilities_needed(request):
+    for needed, reason in capabilities_needed(request):
         if have < needed:
             wanted = f"compute capability {needed[0]}.{needed[1]}"
             return Refusal("precision", reason, wanted, f"{gpu.gpu_class}: {have[0]}.{have[1]}")
     return None
-
-
-def _capabilities_needed(request: Request) -> list[tuple[tuple[int, int], str]]:
-    """Lowest compute capabilities that the weights and the arithmetic ask for, each with its reason."""
-    demand = request.demand
-    if isinstance(demand, (TrainingDemand, DiffusionTrainingDemand)):
-        if demand.precision is TrainingPrecision.FP8:
-            return [(ADA, "training in fp8 needs FP8 units")]
-        if demand.precision in (TrainingPrecision.BF16, TrainingPrecision.BF16_MIXED):
-            return [(AMPERE, NO_BF16)]
-        return []
-    weights = request.weights
-    if weights == WeightFormat.FP8 and demand.model.is_moe:
-        return [(ADA, "fp8 experts run on FP8 units only; the weight-only kernels of Ampere are for dense layers")]
-    needed = WEIGHT_CAPABILITIES.get(weights)
-    return (
-        [(needed, NO_BF16 if weights == WeightFormat.BF16 else f"{weights} weights have no kernels below that")]
-        if needed
-        else []
-    )
 
 
 def gpu_limit(request: Request, instance: InstanceType, gpu: Gpu) -> Refusal | None:

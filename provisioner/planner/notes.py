@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from provisioner.planner.bill_notes import bill_notes
 from provisioner.planner.candidates import loaded_weights_bytes
+from provisioner.planner.capabilities import stored_only
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.search import Market
@@ -21,7 +22,6 @@ COMFORTABLE_LOADING = 1.2
 a 16 GiB host that cannot keep a 15.5 GiB process."""
 CHECKPOINT_FORMATS = frozenset({WeightFormat.INT4_AWQ, WeightFormat.INT4_GPTQ, WeightFormat.MXFP4, WeightFormat.NVFP4})
 """Formats that engines read and do not make."""
-FP8_CAPABILITY = (8, 9)
 GPUS_BEYOND_NEW_ACCOUNTS = 8
 """GPUs from which a quota that is not known is worth a word. Source: notes of quotas.csv (new accounts commonly have 0 of the
 vCPU of P and G types); smaller needs are granted within minutes."""
@@ -91,11 +91,8 @@ def model_warnings(request: Request) -> Iterator[str]:
 def _format(request: Request, candidate: Candidate) -> Iterator[str]:
     """Formats that the chosen GPU stores and does not compute in."""
     gpu = candidate.arrangement.gpu
-    capability = gpu.compute_capability
-    if not isinstance(request.demand, ServingDemand):
-        return
-    if request.weights == WeightFormat.FP8 and capability is not None and capability < FP8_CAPABILITY:
-        yield f"{gpu.gpu_class} has no FP8 units: fp8 weights save memory there, not compute time"
+    for text in stored_only(request, gpu.compute_capability):
+        yield f"{gpu.gpu_class} {text}"
 
 
 def _price(market: Market, candidate: Candidate) -> Iterator[str]:

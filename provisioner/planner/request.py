@@ -11,7 +11,7 @@ from provisioner.catalog.snapshot import Catalog
 from provisioner.errors import UsageError
 from provisioner.planner.adapters import common_targets, started_rank
 from provisioner.planner.requirements import KeyedSpecError, Requirements, resolve_requirements
-from provisioner.planner.suitability import check_suitability
+from provisioner.planner.suitability import PACKED, check_suitability, published_format
 from provisioner.records import record
 from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.demand import Demand, ServingDemand, TrainingDemand
@@ -58,10 +58,7 @@ class Request:
         """Format of the weights that run: as asked, ``auto`` resolved to what the checkpoint holds (its widest-used format)."""
         if self.demand.weights != WeightFormat.AUTO:
             return self.demand.weights
-        published = self.shape.quantisation
-        return (
-            published.formats[0][1].split("-block")[0] if published and published.formats else self.shape.weights_dtype
-        )
+        return published_format(self.shape)
 
 
 def request_for(workload: Workload, catalog: Catalog, provider: str | None = None) -> Request:
@@ -202,7 +199,7 @@ def _training_demand(workload: Workload, training: Training, shape: ModelShape) 
     full = training.method is TrainingMethod.FULL or workload.task is Task.PRETRAIN
     return TrainingDemand(
         model=shape,
-        weights=str(workload.model.weights),
+        weights=trained_base(workload, training, shape),
         method=training.method,
         precision=training.precision or (TrainingPrecision.BF16_MIXED if full else TrainingPrecision.BF16),
         optimizer=training.optimizer,
@@ -214,6 +211,13 @@ def _training_demand(workload: Workload, training: Training, shape: ModelShape) 
         lora_targets=lora.targets,
         sharding=training.sharding,
     )
+
+
+def trained_base(workload: Workload, training: Training, shape: ModelShape) -> str:
+    """Format of the base that is trained or adapted: packed checkpoints stay packed below a LoRA."""
+    asked, published = str(workload.model.weights), published_format(shape)
+    is_packed = training.method is TrainingMethod.LORA and asked == WeightFormat.AUTO and published in PACKED
+    return published if is_packed else asked
 
 
 def _number(value: object) -> float | None:

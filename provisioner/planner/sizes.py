@@ -14,9 +14,11 @@ from provisioner.planner.documents import footprint_document, throughput_documen
 from provisioner.planner.filters import precision, runtime
 from provisioner.planner.largest import largest_that_fits
 from provisioner.planner.request import Request, interconnect_for, request_for
+from provisioner.planner.requirements import KeyedSpecError
 from provisioner.records import record
 from provisioner.sizing.footprint import Footprint
 from provisioner.sizing.layout import Layout
+from provisioner.sizing.layouts import layout_objections
 from provisioner.sizing.throughput import Throughput
 from provisioner.vocabulary import Fit
 from provisioner.workload.spec import Workload
@@ -56,11 +58,32 @@ def size_workload(workload: Workload, catalog: Catalog, *, provider: str | None 
 
 
 def sized_layouts(request: Request, catalog: Catalog, *, with_largest: bool = True) -> Iterator[SizedLayout]:
-    """The same one after the other for a request that is made already; the largest values only where they are wanted."""
+    """The same one after the other for a request that is made already; the largest values only where they are wanted.
+
+    Raises:
+        KeyedSpecError: the model cannot be split as asked.
+    """
     sizer = Sizer(request)
     kinds = sorted(_kinds(request, catalog).items(), key=lambda item: (item[1][0].memory_usable_bytes or 0, item[0]))
+    if kinds and not sizer.layouts(request.requirements.max_gpus or GPUS_MAX):
+        raise _no_layout(request)
     for name, (gpu, instance) in kinds:
         yield from _sized(sizer, name, gpu, instance, with_largest=with_largest)
+
+
+def _no_layout(request: Request) -> KeyedSpecError:
+    """Why no layout is left: what the degrees that the spec asks for contradict."""
+    demand = request.demand
+    degrees = ("tensor_parallel", "pipeline_parallel")
+    asked = {name: value for name in degrees if (value := getattr(demand, name, None))}
+    most = request.requirements.max_gpus or GPUS_MAX
+    reasons = layout_objections(demand, Layout(**asked)) or (f"the degrees asked for take more than {most} GPUs",)
+    key = next((f"inference.{name}" for name in degrees if asked.get(name, 1) > 1), "placement.max_gpus")
+    return KeyedSpecError(
+        f"the model cannot be split so: {'; '.join(reasons)}",
+        key=key,
+        remedy=f"write auto, or a degree that divides its heads and layers, on at most {most} GPUs",
+    )
 
 
 def _sized(sizer: Sizer, name: str, gpu: Gpu, instance: InstanceType, *, with_largest: bool) -> Iterator[SizedLayout]:

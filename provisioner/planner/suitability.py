@@ -11,7 +11,7 @@ from provisioner.sizing.lora import target_names
 from provisioner.sizing.pipelines import IMAGE, SPEECH_TO_TEXT, VIDEO, PipelineShape
 from provisioner.sizing.serving_extras import VLLM_RANKS
 from provisioner.sizing.shapes import ModelShape
-from provisioner.vocabulary import Engine, KvDtype
+from provisioner.vocabulary import Engine, KvDtype, TrainingMethod, WeightFormat
 from provisioner.workload.spec import Inference, Training, Workload
 
 LANGUAGE_ENGINES = (Engine.VLLM, Engine.SGLANG, Engine.TENSORRT_LLM, Engine.TRANSFORMERS, Engine.LLAMA_CPP)
@@ -25,6 +25,8 @@ PIPELINE_ENGINES: Mapping[str, tuple[Engine, ...]] = MappingProxyType(
 AUDIO_ENGINES = (Engine.TRANSFORMERS, Engine.DIFFUSERS)
 """Engines of models that make speech, music or sounds."""
 
+PACKED = (WeightFormat.INT4_AWQ, WeightFormat.INT4_GPTQ, WeightFormat.INT8, "int8-gptq", WeightFormat.NF4, "nf4-double")
+"""Formats of published checkpoints that cannot be widened again without loss; FP8 and MXFP4 are, on loading."""
 MEDIA_SECTIONS = ("image", "video", "audio")
 AUDIO_UNITS = ("audio hours", "clips")
 PIPELINE_UNITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -73,6 +75,7 @@ def _faults(workload: Workload, shape: ModelShape) -> Iterator[KeyedSpecError]:
     if training is not None and not isinstance(shape, PipelineShape):
         yield from _media(training, "training", name)
         yield from _adapters(training, shape)
+        yield from _published(workload, training, shape)
 
 
 def kind_of(shape: ModelShape) -> str:
@@ -184,6 +187,32 @@ def _served_adapters(workload: Workload, inference: Inference, shape: ModelShape
         except UsageError as error:
             message = error.message.replace("lora.targets", f"the target of adapter {adapter.name}", 1)
             yield KeyedSpecError(message, key=f"model.adapters[{index}]", remedy=error.remedy)
+
+
+def _published(workload: Workload, training: Training, shape: ModelShape) -> Iterator[KeyedSpecError]:
+    """A checkpoint of packed integers can be trained with adapters beside it, and in no other way."""
+    packed = published_format(shape)
+    is_asked = workload.model.weights not in (WeightFormat.AUTO, WeightFormat.NF4)
+    if packed not in PACKED or is_asked or training.method is TrainingMethod.LORA:
+        return
+    if training.method is TrainingMethod.QLORA and packed == WeightFormat.NF4:
+        return
+    what = (
+        "quantised weights take no update"
+        if training.method is TrainingMethod.FULL
+        else "nf4 is made from 16-bit weights"
+    )
+    yield KeyedSpecError(
+        f"{workload.model.id or shape.id} is published in {packed}, which does not go with method {training.method}: {what}",
+        key="model.id" if workload.model.id is not None else "model",
+        remedy="name the original checkpoint, or write method: lora",
+    )
+
+
+def published_format(shape: ModelShape) -> str:
+    """The format in which most of a language model is published: the one of its linear layers, or its width."""
+    published = shape.quantisation
+    return published.formats[0][1].split("-block")[0] if published and published.formats else shape.weights_dtype
 
 
 def _adapters(training: Training, shape: ModelShape) -> Iterator[KeyedSpecError]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.planner import filters
+from provisioner.planner import capabilities, filters
 from provisioner.planner.account import Terms
 from provisioner.planner.candidates import Arrangement, Sizer
 from provisioner.planner.plan import Cost
@@ -222,5 +222,5 @@ def test_request_rate_of_all_copies(arranged, serve):
 
 
 def test_every_weight_format_has_a_capability_or_none():
-    assert set(filters.WEIGHT_CAPABILITIES) <= set(WeightFormat)
-    assert all(capability >= (7, 0) for capability in filters.WEIGHT_CAPABILITIES.values())
+    assert set(capabilities.WEIGHT_CAPABILITIES) <= set(WeightFormat)
+    assert all(capability >= (7, 0) for capability in capabilities.WEIGHT_CAPABILITIES.values())
