@@ -50,7 +50,7 @@ class SpotRisk(NamedTuple):
 
 def interruption_rate(band: tuple[float, float] | None) -> float | None:
     """Middle of an advisor's band, as a share per month."""
-    return None if band is None else (band[0] + band[1]) / 2
+    return None if band is None else round((band[0] + band[1]) / 2, 6)
 
 
 def lost_hours(workload: Workload, weights_bytes: int) -> float:
