@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.other_gpus import OTHER_GPUS
 from provisioner.catalog.gpus import Gpu
 from provisioner.catalog.snapshot import load_catalog
 from provisioner.errors import UsageError
@@ -26,6 +27,8 @@ NAMES = (
     (r"B300", "B300-SXM"),
     (r"GH200", "GH200"),
     (r"H200", "H200-SXM"),
+    (r"H20\b", "H20"),
+    (r"H100.*500W", "H100-SXM-500W"),
     (r"H100.*NVL", "H100-NVL"),
     (r"H100.*PCIE", "H100-PCIe"),
     (r"H100|H800", "H100-SXM"),
@@ -43,6 +46,8 @@ NAMES = (
     (r"A6000", "RTX-A6000"),
     (r"A5000", "RTX-A5000"),
     (r"RTX 6000 ADA", "RTX-6000-Ada"),
+    (r"RTX 5000 ADA", "RTX-5000-Ada"),
+    (r"RTX 4000 ADA", "RTX-4000-Ada"),
     (r"PRO 6000.*(SERVER|SE\b)", "RTX-PRO-6000-Server"),
     (r"PRO 6000", "RTX-PRO-6000-Workstation"),
     (r"5090", "RTX-5090"),
@@ -136,6 +141,8 @@ def gpu_name(text: str) -> str | None:
 def accelerator_of(text: str, memory_gb: float | None, usable_gib: float | None = None) -> Accelerator | None:
     """The GPU of a row: memory as stated in the row, else as the catalog has it, else from its label."""
     model = gpu_name(text)
+    if usable_gib is None and memory_gb is None and model in OTHER_GPUS:
+        return OTHER_GPUS[model]
     stated = re.search(r"\(?(\d{1,3}\.\d{1,2}) ?GiB", text)
     if usable_gib is None and stated and "NEED" not in text.upper():
         usable_gib = float(stated[1])

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.demand import DiffusionDemand
 from provisioner.sizing.diffusion import MODEL_OFFLOAD, SEQUENTIAL_OFFLOAD, component_bytes, latent_tokens
 from provisioner.sizing.pipelines import ENCODERS, PipelineShape
-from provisioner.sizing.speed_profile import speed_profile
+from provisioner.sizing.speed_profile import OTHER, SpeedProfile, family_of, speed_profile
 from provisioner.sizing.step_time import COMPUTE, LINK, PCIE_BYTES_PER_S
 from provisioner.sizing.throughput import Throughput
 
-BAND = 1.6
-"""Factor of the band around a predicted rate: kernels, compilation and versions of a library differ by this much."""
 DEFAULT_STEPS = 50
 UNET_OPERATIONS = 195e6
 UNET_PARAMS = 0.86e9
@@ -35,7 +32,12 @@ def forward_operations(model: PipelineShape, width: int, height: int, frames: in
 
 
 def step_seconds(
-    demand: DiffusionDemand, accelerator: Accelerator, *, is_compiled: bool = False, controls: int = 0
+    demand: DiffusionDemand,
+    accelerator: Accelerator,
+    *,
+    is_compiled: bool = False,
+    controls: int = 0,
+    profile: SpeedProfile | None = None,
 ) -> float | None:
     """Seconds of one denoising step of the whole batch; ``None`` where the GPU's rate is unknown.
 
@@ -44,11 +46,12 @@ def step_seconds(
         accelerator: The GPU.
         is_compiled: The denoiser is compiled (``torch.compile``), which fuses kernels.
         controls: ControlNets beside the denoiser; each repeats its encoder half.
+        profile: Constants; ``None`` = the bundled ones.
     """
     rate = _rate(accelerator)
     if rate is None:
         return None
-    table = speed_profile().diffusion
+    table = (profile or speed_profile()).diffusion
     model = demand.model
     passes = demand.batch * (1 if model.guidance == "none" else 2)
     work = passes * forward_operations(model, demand.width, demand.height, demand.frames)
@@ -56,28 +59,32 @@ def step_seconds(
     share = _share(accelerator, table["unet" if model.core_width is None else "transformer"])
     host = table["host_ms"] * 1e-3 * (1 + table["control"] * controls)
     if is_compiled:
-        share, host = share * table["compiled"], host / 2
+        share, host = share * table["compiled"], host * table["compiled_host"]
     return float(work / (rate * share) + host)
 
 
-def diffusion_throughput(demand: DiffusionDemand, accelerator: Accelerator) -> Throughput:
+def diffusion_throughput(
+    demand: DiffusionDemand, accelerator: Accelerator, profile: SpeedProfile | None = None
+) -> Throughput:
     """Finished images (or clips) per second of one copy: all steps, text encoding, decoding and offload traffic."""
-    step = step_seconds(demand, accelerator)
+    constants = profile or speed_profile()
+    step = step_seconds(demand, accelerator, profile=constants)
     rate = _rate(accelerator)
     if step is None or rate is None:
-        return Throughput()
+        return Throughput(unknown=f"the 16-bit matrix rate of {accelerator.gpu} is not known")
     model = demand.model
     steps = demand.steps or model.geometry.steps or DEFAULT_STEPS
     pixels = demand.width * demand.height * demand.frames * demand.batch
-    shares = speed_profile().diffusion["unet"]
+    shares = constants.diffusion["unet"]
     decode = pixels * DECODE_OPERATIONS_PER_PIXEL / (rate * _share(accelerator, shares)) if demand.decodes else 0.0
     text = demand.batch * 2.0 * model.role_params(ENCODERS) * model.geometry.text_tokens / rate
     traffic = _offload_bytes(demand, steps) / (accelerator.pcie_bytes_per_s or PCIE_BYTES_PER_S)
     images = demand.batch / (steps * step + decode + text + traffic)
+    band = constants.bands.get("diffusion", 1.0)
     return Throughput(
         images_per_s=images,
-        low=images / BAND,
-        high=images * BAND,
+        low=images / band,
+        high=images * band,
         bound_by=LINK if traffic > steps * step else COMPUTE,
     )
 
@@ -86,10 +93,8 @@ def _rate(accelerator: Accelerator) -> float | None:
     return accelerator.flop_per_s.get("bf16") or accelerator.flop_per_s.get("fp16")
 
 
-def _share(accelerator: Accelerator, table: Mapping[str, Any]) -> float:
-    capability = accelerator.compute_capability
-    name = "unknown" if capability is None else f"{capability[0]}.{capability[1]}"
-    return float(table.get(name, table["unknown"]))
+def _share(accelerator: Accelerator, table: Mapping[str, float]) -> float:
+    return table.get(family_of(accelerator.compute_capability), table[OTHER])
 
 
 def _offload_bytes(demand: DiffusionDemand, steps: int) -> float:

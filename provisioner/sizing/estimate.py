@@ -55,8 +55,14 @@ def estimate_throughput(
         from provisioner.sizing.diffusion_speed import diffusion_throughput
 
         return diffusion_throughput(demand, accelerator)
-    if isinstance(demand, (AudioDemand, DiffusionTrainingDemand)):
-        return Throughput()
+    if isinstance(demand, AudioDemand):
+        from provisioner.sizing.audio_speed import audio_throughput
+
+        return audio_throughput(demand, accelerator)
+    if isinstance(demand, DiffusionTrainingDemand):
+        from provisioner.sizing.diffusion_training_speed import diffusion_training_throughput
+
+        return diffusion_training_throughput(demand, layout, accelerator, interconnect)
     from provisioner.sizing.speed import serving_throughput
 
     return serving_throughput(demand, layout, accelerator, interconnect)

@@ -3,82 +3,111 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from provisioner.records import record
 from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.demand import TrainingDemand
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.shapes import ModelShape
-from provisioner.sizing.speed_profile import speed_profile
-from provisioner.sizing.step_time import COMPUTE, LINK, NVLINK_DIRECTIONS, PCIE_BYTES_PER_S, attention_operations
+from provisioner.sizing.speed_profile import OTHER, SpeedProfile, family_of, speed_profile
+from provisioner.sizing.step_time import COMPUTE, LINK, link_rate
+from provisioner.sizing.step_work import attention_operations, token_flop
 from provisioner.sizing.throughput import Throughput
 from provisioner.vocabulary import Interconnect, Sharding, TrainingMethod, TrainingPrecision
 
-BAND = 1.45
-"""Factor of the band: model sizes, kernels and frameworks differ by this much on the same GPU."""
-BACKWARD = {TrainingMethod.FULL: 3.0, TrainingMethod.LORA: 2.0, TrainingMethod.QLORA: 2.0}
+BACKWARD: Mapping[TrainingMethod, float] = {
+    TrainingMethod.FULL: 3.0,
+    TrainingMethod.LORA: 2.0,
+    TrainingMethod.QLORA: 2.0,
+}
 """Passes through the weights per token: forward, backward to inputs, and backward to weights unless they are frozen."""
+LONG_SEQUENCE = 8192
+"""Tokens above which attention rules the time, and predictions are less certain."""
+TENSOR_REDUCES_PER_LAYER = 4
+"""All-reduces of activations that tensor parallelism adds to a layer: two forward, two backward."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Work:
-    """What one GPU does per token."""
+    """What a training does per token, and over how many GPUs it is spread."""
 
     model: ModelShape
     method: TrainingMethod
     sequence_tokens: int
-    recomputes: bool
+    recomputes: float
+    """Share of the forward pass that checkpointing repeats as the recipe says it: 1 full, 0 none, between for selective."""
     precision: str
     """``bf16``, ``fp8`` or ``fp4``: what matrix products are computed in."""
     tuned: bool = False
     """A framework tuned to the hardware (Megatron) instead of a general one."""
+    tensor: int = 1
+    stages: int = 1
+    micro_batches: int = 0
+    """Pieces that a step is cut into for a pipeline; 0 where unknown or many."""
 
 
-def token_seconds(work: Work, accelerator: Accelerator) -> float | None:
-    """Seconds of one GPU per token, communication left out; ``None`` where its rate is unknown."""
+def token_seconds(
+    work: Work, accelerator: Accelerator, link: Interconnect = Interconnect.NVLINK, profile: SpeedProfile | None = None
+) -> float | None:
+    """GPU seconds per token, data-parallel communication left out; ``None`` where the GPU's rate is unknown."""
     rates = accelerator.flop_per_s
     rate = rates.get("bf16") or rates.get("fp16")
     if rate is None:
         return None
-    table = speed_profile().training
-    key = _capability(accelerator, table["dense"])
-    share = table["dense"][key] * work.model.hidden_size / (work.model.hidden_size + table["width"])
-    share *= _factor(work, rates, table)
-    products, attention = operations(work.model, work.sequence_tokens)
-    passes = BACKWARD[work.method]
-    return float(passes * (products / (rate * share) + attention / (rate * table["attention"][key])))
+    constants = profile or speed_profile()
+    table = constants.training
+    family = family_of(accelerator.compute_capability)
+    reached = rate * table["dense"].get(family, table["dense"][OTHER]) * _factor(work, rates, table)
+    model = work.model
+    reached *= model.hidden_size / (model.hidden_size + table["width"])
+    products, experts, attention = operations(model, work.sequence_tokens)
+    seconds = products / reached + attention / (rate * table["attention"].get(family, table["attention"][OTHER]))
+    if experts:
+        width = expert_width(model)
+        seconds += experts / (reached * table["experts"] * width / (width + table["expert_width"]))
+    passes = BACKWARD[work.method] + work.recomputes * table["recompute"]
+    fill = 1.0
+    if work.stages > 1 and work.micro_batches:
+        fill += (work.stages - 1) / work.micro_batches / (table["interleaved"] if work.tuned else 1.0)
+    return float(passes * seconds * fill + table["tensor_exposed"] * _tensor_s(work, accelerator, link, constants))
+
+
+def _tensor_s(work: Work, accelerator: Accelerator, link: Interconnect, profile: SpeedProfile) -> float:
+    """GPU seconds per token of the collectives of tensor parallelism, nothing hidden."""
+    if work.tensor == 1:
+        return 0.0
+    name, one_way = link_rate(accelerator, link)
+    speed = profile.links[name]
+    share = speed.share / (work.tensor / 2) ** speed.contention
+    wire_bytes = 2 * (work.tensor - 1) * work.model.hidden_size * 2.0
+    return float(TENSOR_REDUCES_PER_LAYER * work.model.num_layers * wire_bytes / (one_way * share))
 
 
 def _factor(work: Work, rates: Mapping[str, float], table: Mapping[str, Any]) -> float:
-    """Everything that moves the share: precision units, experts, recomputation, unpacking, tuning."""
-    tuned = table["tuned"]
-    factor = tuned["dense"] if work.tuned else 1.0
+    """What moves the share: precision units, a quantised base that is unpacked, tuning."""
+    tuned = "tuned" if work.tuned else "general"
+    factor = table["tuned"] if work.tuned else 1.0
     if work.precision in ("fp8", "fp4") and "fp8" in rates:
-        factor *= tuned["fp8"] if work.tuned else table["fp8"]
-    if work.precision == "fp4" and "fp4" in rates and work.tuned:
-        factor *= tuned["fp4"] / tuned["fp8"]
-    if work.model.is_moe:
-        factor *= tuned["moe"] if work.tuned else table["moe"]
-    factor *= table["recompute"] if work.recomputes else 1.0
+        factor *= table["fp8"][tuned]
+    if work.precision == "fp4" and "fp4" in rates:
+        factor *= table["fp4"]
     return float(factor * (table["quantised_base"] if work.method is TrainingMethod.QLORA else 1.0))
 
 
-def _capability(accelerator: Accelerator, table: Mapping[str, float]) -> str:
-    capability = accelerator.compute_capability
-    if capability is None:
-        return "unknown"
-    exact = f"{capability[0]}.{capability[1]}"
-    return exact if exact in table else f"{capability[0]}.0" if f"{capability[0]}.0" in table else "unknown"
+@lru_cache(maxsize=1024)
+def expert_width(model: ModelShape) -> int:
+    """Inner width of one routed expert, which sets how large its products are."""
+    widths = [matrix.inputs for kind in model.kinds for matrix in kind.mlp.expert_matrices]
+    return max(1, min(widths, default=1))
 
 
 @lru_cache(maxsize=1024)
-def operations(model: ModelShape, sequence_tokens: int) -> tuple[float, float]:
-    """Forward operations per token: in matrix products, and in attention over a packed causal sequence."""
-    looked_up = 0 if model.tied_embeddings else model.embedding_params
-    products = 2.0 * (model.params_active - looked_up - model.tower_params)
-    return products, attention_operations(model, sequence_tokens)
+def operations(model: ModelShape, sequence_tokens: int) -> tuple[float, float, float]:
+    """Forward operations per token: dense products with the head, routed experts, attention over a packed sequence."""
+    flop = token_flop(model)
+    return flop.dense + flop.head, flop.experts, attention_operations(model, sequence_tokens)
 
 
 def link_seconds(demand: TrainingDemand, layout: Layout, accelerator: Accelerator, link: Interconnect) -> float:
@@ -89,11 +118,8 @@ def link_seconds(demand: TrainingDemand, layout: Layout, accelerator: Accelerato
     ranks = layout.data_parallel * layout.tensor_parallel
     if ranks == 1:
         return 0.0
-    is_nvlink = link is Interconnect.NVLINK and accelerator.nvlink_bytes_per_s > 0
-    speed = speed_profile().links["nvlink" if is_nvlink else "pcie"]
-    one_way = accelerator.pcie_bytes_per_s or PCIE_BYTES_PER_S
-    if is_nvlink:
-        one_way = accelerator.nvlink_bytes_per_s / NVLINK_DIRECTIONS
+    name, one_way = link_rate(accelerator, link)
+    speed = speed_profile().links[name]
     share = speed.share / (min(ranks, 8) / 2) ** speed.contention
     is_full = demand.method is TrainingMethod.FULL
     params = float(demand.model.params_total)
@@ -104,22 +130,37 @@ def link_seconds(demand: TrainingDemand, layout: Layout, accelerator: Accelerato
     return float(size * (ranks - 1) / ranks / (one_way * share))
 
 
+def recomputed(checkpointing: bool | str) -> float:
+    """Share of the forward pass that gradient checkpointing repeats: attention's part where it is selective."""
+    return 0.25 if checkpointing == "selective" else 1.0 if checkpointing else 0.0
+
+
 def training_throughput(
     demand: TrainingDemand, layout: Layout, accelerator: Accelerator, interconnect: Interconnect
 ) -> Throughput:
     """Training tokens per second of the whole layout; gradients are exchanged once per micro-batch, hidden behind compute."""
     precision = "fp8" if demand.precision is TrainingPrecision.FP8 else "bf16"
-    work = Work(demand.model, demand.method, demand.sequence_tokens, bool(demand.gradient_checkpointing), precision)
-    seconds = token_seconds(work, accelerator)
+    work = Work(
+        demand.model,
+        demand.method,
+        demand.sequence_tokens,
+        recomputed(demand.gradient_checkpointing),
+        precision,
+        tensor=layout.tensor_parallel,
+        stages=layout.pipeline_parallel,
+    )
+    seconds = token_seconds(work, accelerator, interconnect)
     if seconds is None:
-        return Throughput()
+        return Throughput(unknown=f"the 16-bit matrix rate of {accelerator.gpu} is not known")
     tokens = demand.sequence_tokens * demand.micro_batch
     compute = tokens * seconds / (layout.tensor_parallel * layout.pipeline_parallel)
     link = link_seconds(demand, layout, accelerator, interconnect)
     rate = tokens * layout.data_parallel / max(compute, link)
+    is_hard = demand.model.is_moe or demand.sequence_tokens > LONG_SEQUENCE
+    band = speed_profile().bands["training-experts" if is_hard else "training"]
     return Throughput(
         train_tokens_per_s=rate,
-        low=rate / BAND,
-        high=rate * BAND,
+        low=rate / band,
+        high=rate * band,
         bound_by=COMPUTE if compute >= link else LINK,
     )

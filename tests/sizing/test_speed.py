@@ -10,13 +10,8 @@ from provisioner.sizing.estimate import estimate_throughput
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.models import find_model
 from provisioner.sizing.speed_profile import speed_profile
-from provisioner.sizing.step_time import (
-    Machine,
-    all_reduce_s,
-    experts_touched,
-    matrix_rate,
-    touched_weight_bytes,
-)
+from provisioner.sizing.step_time import Machine, all_reduce_s, matrix_rate
+from provisioner.sizing.step_work import experts_touched, kernel_of, touched_weight_bytes, unit_of
 from provisioner.sizing.throughput import Throughput
 from provisioner.sizing.weights import total_weight_bytes
 from provisioner.vocabulary import Engine, Interconnect, Sharding, TrainingMethod, TrainingPrecision
@@ -73,11 +68,11 @@ def test_links_bound_tensor_parallel_over_pcie(gpu, serving):
 
 def test_all_reduce_of_a_large_message(gpu):
     """Published: 8 x H100 reach about 360 to 480 GB/s of bus bandwidth on NVLink."""
-    machine = Machine(gpu(H100), speed_profile(), "vllm", 8, 1, Interconnect.NVLINK)
+    machine = Machine(gpu(H100), speed_profile(), "vllm", Interconnect.NVLINK)
     size = 2**31
-    bus = 2 * 7 / 8 * size / all_reduce_s(size, machine) / 1e9
+    bus = 2 * 7 / 8 * size / all_reduce_s(size, 8, machine) / 1e9
     assert 300 < bus < 500
-    assert all_reduce_s(size, replace(machine, tensor=1)) == 0
+    assert all_reduce_s(size, 1, machine) == 0
 
 
 def test_first_token_waits_for_the_prompt(gpu, serving):
@@ -88,20 +83,48 @@ def test_first_token_waits_for_the_prompt(gpu, serving):
 
 def test_formats_compute_where_the_hardware_can():
     rates = (("bf16", 100.0), ("fp8", 200.0), ("int8", 220.0))
-    assert matrix_rate(rates, "fp8", 8.0) == 200
-    assert matrix_rate(rates, "int8", 8.0) == 220
-    assert matrix_rate(rates, "int4-awq", 4.2) == 100
-    assert matrix_rate(rates, "nvfp4", 4.5) == 200
-    assert matrix_rate((("bf16", 100.0),), "fp8", 8.0) == 100
-    assert matrix_rate((), "bf16", 16.0) is None
-    assert matrix_rate((("fp16", 0.1), ("fp32", 5.5)), "bf16", 16.0) == 5.5
+    assert matrix_rate(rates, "fp8") == 200
+    assert matrix_rate(rates, "int8") == 220
+    assert matrix_rate(rates, "wide") == 100
+    assert matrix_rate(rates, "fp4") == 200
+    assert matrix_rate((("bf16", 100.0),), "fp8") == 100
+    assert matrix_rate((), "wide") is None
+    assert matrix_rate((("fp16", 0.1), ("fp32", 5.5)), "wide") == 5.5
+    geforce = (("bf16", 165.0), ("int8", 660.0))
+    assert matrix_rate(geforce, "wide", fast=True) == 330
+
+
+def test_weight_only_formats_ask_for_16_bit_units():
+    assert [unit_of(word, bits) for word, bits in (("int4-awq", 4.2), ("gguf-q8_0", 8.5), ("int8-gptq", 8.2))] == [
+        "wide",
+        "wide",
+        "wide",
+    ]
+    assert [unit_of(word, bits) for word, bits in (("fp8", 8.0), ("int8", 8.0), ("nvfp4", 4.5), ("bf16", 16.0))] == [
+        "fp8",
+        "int8",
+        "fp4",
+        "wide",
+    ]
+    assert [kernel_of(word, bits) for word, bits in (("gguf-q4_k_m", 4.8), ("mxfp4", 4.25), ("int8-gptq", 8.2))] == [
+        "int4",
+        "fp4",
+        "int8",
+    ]
 
 
 def test_unknown_rates_stay_unknown(gpu, serving, training):
     blind = replace(gpu("L4"), flop_per_s={})
-    assert speed(serving(LLAMA), blind) == Throughput()
-    assert speed(training(LLAMA), blind) == Throughput()
-    assert speed(serving(LLAMA), replace(gpu("L4"), memory_bandwidth_bytes_per_s=None)) == Throughput()
+    for demand, card, reason in (
+        (serving(LLAMA), blind, "the 16-bit matrix rate of L4 is not known"),
+        (training(LLAMA), blind, "the 16-bit matrix rate of L4 is not known"),
+        (
+            serving(LLAMA),
+            replace(gpu("L4"), memory_bandwidth_bytes_per_s=None),
+            "the memory bandwidth of L4 is not known",
+        ),
+    ):
+        assert speed(demand, card) == Throughput(unknown=reason)
 
 
 def test_training_speed_is_bound_by_operations(gpu, training):
