@@ -22,8 +22,6 @@ from provisioner.sizing.speed_profile import FAMILIES, OTHER, SpeedProfile, read
 SERVERS = ("vllm", "sglang", "tensorrt-llm")
 HARDWARE = tuple(dict.fromkeys([*FAMILIES.values(), OTHER]))
 SHARE, TIME, FACTOR = (0.1, 0.99), (0.5, 5000.0), (0.05, 1.5)
-SHARED_SPREAD = 0.3
-"""How far an engine may lie from what servers share."""
 
 
 def _start(**changes: Any) -> dict[str, Any]:
@@ -51,25 +49,30 @@ def _start(**changes: Any) -> dict[str, Any]:
 STARTS: Mapping[str, dict[str, Any]] = {
     "servers": _start(),
     # Eager PyTorch: some twenty kernels a layer, each launched from Python in 20 to 40 us.
-    "transformers": _start(layer_us=700.0, expert_layer_us=700.0, step_us=2000.0, sequence_us=1.0),
+    "transformers": _start(
+        compute=dict.fromkeys(HARDWARE, 0.4), layer_us=700.0, expert_layer_us=700.0, step_us=2000.0, sequence_us=1.0
+    ),
     # Chunks of 512 tokens (n_ubatch), attention that writes its scores, products that accumulate in 16 bit, some thirty launches
-    # a layer outside of graphs.
+    # a layer outside of graphs; Ampere's matrix instructions, which reach five eighths of a Hopper's rate.
     "llama.cpp": _start(
-        compute=dict.fromkeys(HARDWARE, 0.4),
+        compute={**dict.fromkeys(HARDWARE, 0.4), "hopper": 0.25},
         memory={"hbm": 0.75, "gddr": 0.9},
         layer_us=100.0,
         step_us=500.0,
         sequence_us=1.0,
         kv=0.5,
         chunk_tokens=512,
-        score_bytes=16.0,
+        score_bytes=30.0,
         fast_accumulate=True,
     ),
 }
 """Where fitting starts, and what a constant stays at that no row speaks of."""
 
+LINK_SPREADS = (0.08, 0.3)
+"""Shares of links are drawn to what collectives alone measure (8 x H100: 360 to 480 GB/s of bus bandwidth, aiconfigurator's NCCL
+tables); serving says more about latencies."""
 LINK_STARTS: Mapping[str, dict[str, float]] = {
-    "nvlink": {"latency_us": 7.0, "latency_per_gpu_us": 1.5, "share": 0.75, "contention": 0},
+    "nvlink": {"latency_us": 7.0, "latency_per_gpu_us": 1.5, "share": 0.82, "contention": 0},
     "pcie": {"latency_us": 8.0, "latency_per_gpu_us": 4.0, "share": 0.6, "contention": 1},
 }
 
@@ -200,7 +203,7 @@ class ServingFitter:
         for sample in samples:
             by_engine[sample.case.load.engine].append(sample)
         # It runs on single GPUs and pipelines: links move nothing, so its fit stands whatever servers are left out.
-        local = self._engine("llama.cpp", STARTS["llama.cpp"], by_engine["llama.cpp"], LINK_STARTS, (0.3, 0.5), ())
+        local = self._engine("llama.cpp", STARTS["llama.cpp"], by_engine["llama.cpp"], LINK_STARTS)
         # How fast graphics memory streams is the memory's own: the engine with most such rows says where servers start.
         start = copy.deepcopy(STARTS["servers"])
         start["memory"]["gddr"] = local["memory"]["gddr"]
@@ -209,11 +212,9 @@ class ServingFitter:
         if key not in self._shared:
             self._shared[key] = _fit_shared(start, servers)
         shared, links = self._shared[key]
-        engines = {
-            name: self._engine(name, shared, by_engine[name], links, (SHARED_SPREAD, 0.5), key) for name in SERVERS
-        }
+        engines = {name: self._engine(name, shared, by_engine[name], links, servers=key) for name in SERVERS}
         engines["transformers"] = self._engine(
-            "transformers", STARTS["transformers"], by_engine["transformers"], LINK_STARTS, (0.3, 0.5), ()
+            "transformers", STARTS["transformers"], by_engine["transformers"], LINK_STARTS
         )
         engines["llama.cpp"] = local
         return {"engines": engines, "collectives": links}
@@ -224,8 +225,9 @@ class ServingFitter:
         start: Mapping[str, Any],
         samples: Sequence[Sample],
         links: Mapping[str, Any],
-        spreads: tuple[float, float],
-        servers: tuple[str, ...],
+        *,
+        spreads: tuple[float, float] = (0.3, 0.5),
+        servers: tuple[str, ...] = (),
     ) -> dict[str, Any]:
         key = (name, *servers, "/", *(sample.row.id for sample in samples))
         if key not in self._engines:
@@ -238,7 +240,8 @@ def _fit_shared(start: Mapping[str, Any], samples: Sequence[Sample]) -> Fit:
     joined = [*parameters]
     for link, row in LINK_STARTS.items():
         joined += [
-            Parameter(f"{link}/{each.name}", each.start, 0.4, each.low, each.high) for each in _leaves(row, 0.3, 0.4)
+            Parameter(f"{link}/{each.name}", each.start, each.spread, each.low, each.high)
+            for each in _leaves(row, *LINK_SPREADS)
         ]
 
     def built(values: Sequence[float]) -> Fit:

@@ -51,7 +51,15 @@ BOUNDS = {
     "width": (20.0, 3000.0),
     "interleaved": (1.0, 16.0),
 }
-SPREADS = {"dense": 0.15, "tuned": 0.12, "fp8": 0.12, "experts": 0.6, "attention": 0.4, "expert_width": 0.7, "width": 0.7}
+SPREADS = {
+    "dense": 0.15,
+    "tuned": 0.12,
+    "fp8": 0.12,
+    "experts": 0.6,
+    "attention": 0.4,
+    "expert_width": 0.7,
+    "width": 0.7,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,9 +55,10 @@ def fit(parameters: Sequence[Parameter], residuals: Residuals, weights: Sequence
     for turn in range(ROUNDS):
         robust = [weight / max(ROBUST, abs(error)) * ROBUST for weight, error in zip(weights, base, strict=True)]
         slopes = [_slopes(residuals, logs, index, base, moves[index]) for index in range(len(logs))]
+        drift = [log - start for log, start in zip(logs, starts, strict=True)]
         if turn == 0:
             moves = [[row for row, slope in enumerate(column) if slope] for column in slopes]
-        moved = _move(parameters, logs, _system(slopes, robust, base, logs, starts, pulls), damping)
+        moved = _move(parameters, logs, _system(slopes, robust, base, drift, pulls), damping)
         errors = residuals(_values(moved), rows)
         lower = _cost(errors, weights, moved, starts, pulls)
         if lower < cost:
@@ -96,9 +97,7 @@ def _cost(
         weight * (error * error if abs(error) < ROBUST else 2 * ROBUST * abs(error) - ROBUST * ROBUST)
         for weight, error in zip(weights, errors, strict=True)
     )
-    prior = sum(
-        pull * (value - start) ** 2 for pull, value, start in zip(pulls, logs, starts, strict=True)
-    )
+    prior = sum(pull * (value - start) ** 2 for pull, value, start in zip(pulls, logs, starts, strict=True))
     return rows + prior
 
 
@@ -109,8 +108,7 @@ def _system(
     slopes: Sequence[Sequence[float]],
     weights: Sequence[float],
     base: Sequence[float],
-    logs: Sequence[float],
-    starts: Sequence[float],
+    drift: Sequence[float],
     pulls: Sequence[float],
 ) -> System:
     """Normal equations of one round."""
@@ -121,10 +119,7 @@ def _system(
         for j in range(i, size):
             matrix[i][j] = matrix[j][i] = sum(a * b for a, b in zip(weighted[i], slopes[j], strict=True))
         matrix[i][i] += pulls[i]
-    right = [
-        -sum(a * b for a, b in zip(weighted[i], base, strict=True)) - pulls[i] * (logs[i] - starts[i])
-        for i in range(size)
-    ]
+    right = [-sum(a * b for a, b in zip(weighted[i], base, strict=True)) - pulls[i] * drift[i] for i in range(size)]
     return matrix, right
 
 

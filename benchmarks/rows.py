@@ -141,7 +141,7 @@ def gpu_name(text: str) -> str | None:
 def accelerator_of(text: str, memory_gb: float | None, usable_gib: float | None = None) -> Accelerator | None:
     """The GPU of a row: memory as stated in the row, else as the catalog has it, else from its label."""
     model = gpu_name(text)
-    if usable_gib is None and memory_gb is None and model in OTHER_GPUS:
+    if usable_gib is None and memory_gb is None and model is not None and model in OTHER_GPUS:
         return OTHER_GPUS[model]
     stated = re.search(r"\(?(\d{1,3}\.\d{1,2}) ?GiB", text)
     if usable_gib is None and stated and "NEED" not in text.upper():

@@ -97,9 +97,7 @@ def _target(family: Family, rows: Sequence[Scored]) -> str:
     if family.median is None:
         return "-"
     errors = [each.left_out_error for each in rows]
-    kept = percentile(errors, 0.5) <= family.median and (
-        family.p90 is None or percentile(errors, 0.9) <= family.p90
-    )
+    kept = percentile(errors, 0.5) <= family.median and (family.p90 is None or percentile(errors, 0.9) <= family.p90)
     high = f", p90 {family.p90:.0%}" if family.p90 is not None else ""
     return f"{family.median:.0%}{high}: {'kept' if kept else 'missed'}"
 
@@ -154,11 +152,14 @@ def report(rows: Sequence[Row], models: Models, lines: Sequence[Mapping[str, Any
     scored = scored_rows(rows, models, lines)
     inside = sum(each.is_inside for each in scored) / len(scored)
     width = percentile([each.width for each in scored], 0.5)
+    band = (
+        f"{inside:.0%} of measured values lie inside the left-out band (target {COVERAGE_TARGET:.0%}); its ends are a "
+        f"factor {width:.2f} apart in the median (target {WIDTH_TARGET:g})"
+    )
     return "\n\n".join(
         (
             family_table(scored),
-            f"{inside:.0%} of measured values lie inside the left-out band (target {COVERAGE_TARGET:.0%}); its ends are a "
-            f"factor {width:.2f} apart in the median (target {WIDTH_TARGET:g})",
+            band,
             baseline_table(scored, models),
             f"GPUs measured alike and over 15 % apart, in the right order (target {ORDER_TARGET:.0%}):",
             order_table(scored),

@@ -103,7 +103,16 @@ def load_of(row: Row, models: Models) -> Load:
     prompt, output = _request(row)
     stated = row.number("concurrency", "batch")
     if stated is None or row.text("concurrency") == "max":
-        batch = _most_requests(model, word, split, accelerator, prompt + output, kv_width)
+        demand = ServingDemand(
+            model=model,
+            weights=word,
+            engine=Engine.TENSORRT_LLM,
+            engine_version=None,
+            context_tokens=prompt + output,
+            concurrency=1,
+            kv_dtype=KvDtype.FP8 if kv_width <= 1.0 else KvDtype.BF16,
+        )
+        batch = _most_requests(demand, split, accelerator)
     else:
         batch = max(1, math.ceil(stated / copies))
     unit = next((unit for pattern, unit in UNITS if re.search(pattern, row.text("weights_dtype").lower())), None)
@@ -364,17 +373,6 @@ def band_of(case: Case) -> str:
     return "batched-experts" if case.load.model.is_moe else "batched"
 
 
-def _most_requests(
-    model: ModelShape, word: str, split: Split, accelerator: Accelerator, tokens: int, kv_width: float
-) -> int:
-    demand = ServingDemand(
-        model=model,
-        weights=word,
-        engine=Engine.TENSORRT_LLM,
-        engine_version=None,
-        context_tokens=tokens,
-        concurrency=1,
-        kv_dtype=KvDtype.FP8 if kv_width <= 1.0 else KvDtype.BF16,
-    )
+def _most_requests(demand: ServingDemand, split: Split, accelerator: Accelerator) -> int:
     pool = cache_pool(demand, Layout(split.tensor, split.stages, split.expert_ranks), accelerator)
     return max(1, min(MOST_SEQUENCES, int(pool.requests)))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from provisioner.catalog.gpus import Gpu
 from provisioner.catalog.instances import InstanceType
 from provisioner.planner.request import Request, accelerator_for, interconnect_for
-from provisioner.planner.work import copies_needed, main_rate
+from provisioner.planner.work import copies_needed, request_targets
 from provisioner.records import record
 from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.demand import ServingDemand
@@ -17,7 +17,7 @@ from provisioner.sizing.estimate import estimate_footprint, estimate_throughput
 from provisioner.sizing.footprint import Footprint
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.layouts import feasible_layouts
-from provisioner.sizing.throughput import Throughput
+from provisioner.sizing.throughput import Targets, Throughput, main_rate
 from provisioner.vocabulary import Fit, Interconnect, Objective
 
 NEAR_EQUAL_RATE = 0.05
@@ -36,6 +36,8 @@ class Arrangement:
     interconnect: Interconnect
     footprint: Footprint
     throughput: Throughput
+    requests_per_s: float | None = None
+    """Requests that one copy takes a second while it keeps the targets; ``None`` without targets, or where it is not known."""
 
     @property
     def gpus_billed(self) -> int:
@@ -52,12 +54,13 @@ class Sizer:
         self._accelerators: dict[tuple[str, float, float], Accelerator] = {}
         self._footprints: dict[tuple[str, int, Layout], Footprint] = {}
         self._rates: dict[tuple[str, int, Layout, Interconnect], Throughput] = {}
+        self._capacities: dict[tuple[str, int, Layout, Interconnect, Targets], float | None] = {}
 
     def lend(self, request: Request) -> Sizer:
         """The same memory for a request that differs in its requirements alone."""
         sizer = Sizer(request)
         sizer._layouts, sizer._accelerators = self._layouts, self._accelerators
-        sizer._footprints, sizer._rates = self._footprints, self._rates
+        sizer._footprints, sizer._rates, sizer._capacities = self._footprints, self._rates, self._capacities
         return sizer
 
     def layouts(self, gpus: int) -> tuple[Layout, ...]:
@@ -91,6 +94,19 @@ class Sizer:
             self._rates[key] = estimate_throughput(self.request.demand, layout, accelerator, interconnect)
         return self._rates[key]
 
+    def requests_per_s(self, accelerator: Accelerator, layout: Layout, interconnect: Interconnect) -> float | None:
+        """Requests/s that one copy takes while it keeps the targets; ``None`` without targets, or where it is not known."""
+        demand, targets = self.request.demand, request_targets(self.request.workload)
+        if targets is None or not isinstance(demand, ServingDemand):
+            return None
+        key = (accelerator.model, accelerator.memory_usable_bytes, layout, interconnect, targets)
+        if key not in self._capacities:
+            from provisioner.sizing.steady_state import steady_state  # only where targets are asked for
+
+            state = steady_state(demand, layout, accelerator, interconnect)
+            self._capacities[key] = state.rate_within(targets) if state is not None else None
+        return self._capacities[key]
+
     def arrangements(self, instance: InstanceType, gpu: Gpu, fits: Sequence[Fit]) -> Iterator[Arrangement]:
         """Every layout on this instance type whose verdict is one of ``fits``, smallest first."""
         accelerator = self.accelerator(gpu, instance)
@@ -100,7 +116,8 @@ class Sizer:
             if footprint.fit in fits:
                 link = interconnect_for(instance, layout)
                 speed = self.throughput(accelerator, layout, link)
-                copies = copies_needed(self.request.workload, self.request.demand, speed)
+                capacity = self.requests_per_s(accelerator, layout, link)
+                copies = copies_needed(self.request.workload, capacity)
                 together = max(1, instance.gpu_count // layout.gpus_per_replica)
                 yield Arrangement(
                     instance=instance,
@@ -111,6 +128,7 @@ class Sizer:
                     interconnect=link,
                     footprint=footprint,
                     throughput=speed,
+                    requests_per_s=capacity,
                 )
 
     def _spanning(self, instance: InstanceType) -> tuple[tuple[Layout, int], ...]:

@@ -11,7 +11,7 @@ from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.requirements import CLOUDS
 from provisioner.planner.spot import intolerance
-from provisioner.planner.work import BURSTY_HOURS_PER_MONTH, requests_per_s
+from provisioner.planner.work import BURSTY_HOURS_PER_MONTH
 from provisioner.records import record
 from provisioner.sizing.demand import (
     AudioDemand,
@@ -242,7 +242,7 @@ def _target_changes(request: Request) -> Iterator[Change]:
             lambda one: f"lower inference.targets.tokens_per_second_per_request to {_floor_rate(one)}",
             lambda found: max(found, key=_floor_rate),
         ),
-        ("requests_per_second", _fewer_requests(request), lambda found: max(found, key=_requests(request))),
+        ("requests_per_second", _fewer_requests, lambda found: max(found, key=_requests)),
     )
     for key, words, pick in table:
         if getattr(inference.targets, key) is not None:
@@ -251,21 +251,15 @@ def _target_changes(request: Request) -> Iterator[Change]:
             yield Change(replace(request, workload=relaxed), words, pick)
 
 
-def _requests(request: Request) -> Callable[[Candidate], float]:
+def _requests(candidate: Candidate) -> float:
     """Requests/s that all copies of a candidate take, 0 where that is unknown."""
-
-    def together(candidate: Candidate) -> float:
-        arrangement = candidate.arrangement
-        return (requests_per_s(request.demand, arrangement.throughput) or 0.0) * arrangement.layout.replicas
-
-    return together
+    arrangement = candidate.arrangement
+    return (arrangement.requests_per_s or 0.0) * arrangement.layout.replicas
 
 
-def _fewer_requests(request: Request) -> Words:
-    together = _requests(request)
-    return lambda one: (
-        f"lower inference.targets.requests_per_second to {math.floor(together(one) * 100) / 100:g}, or raise inference.replicas"
-    )
+def _fewer_requests(candidate: Candidate) -> str:
+    rate = math.floor(_requests(candidate) * 100) / 100
+    return f"lower inference.targets.requests_per_second to {rate:g}, or raise inference.replicas"
 
 
 def _ceil_ms(candidate: Candidate) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Arrangement
@@ -22,6 +23,9 @@ from provisioner.planner.supply import SCARCE, likeliest_zones_first, supply_rea
 from provisioner.sizing.throughput import Throughput
 from provisioner.vocabulary import CapacityType
 from provisioner.workload.spec import Workload
+
+if TYPE_CHECKING:
+    from provisioner.sizing.outlook import Outlook
 
 NOTHING_FITS = "nothing-fits"
 FAILOVER_MAX = 25
@@ -70,6 +74,7 @@ def _plan(request: Request, market: Market, outcome: Outcome) -> Plan:
         footprint=footprint,
         largest=largest_that_fits(request.demand, replace(arrangement.layout, replicas=1), arrangement.accelerator),
         throughput=_rounded(arrangement.throughput),
+        outlook=_outlook(request, arrangement),
         cost=cost_of_choice(best.terms),
         storage=outcome.tariff.account(arrangement).items(best.offer.region),
         launch_argv=launch_argv(
@@ -83,6 +88,12 @@ def _plan(request: Request, market: Market, outcome: Outcome) -> Plan:
         alternatives=_alternatives(request, catalog, outcome.candidates),
         warnings=(*plan_warnings(request, market, best, outcome.fit), *supply_warnings(failover)),
     )
+
+
+def _outlook(request: Request, arrangement: Arrangement) -> Outlook:
+    from provisioner.planner.outlooks import arrangement_outlook  # judging a plan needs none of it
+
+    return arrangement_outlook(request, arrangement)
 
 
 def _refusal(request: Request, market: Market, outcome: Outcome) -> Plan:
@@ -193,16 +204,11 @@ def _alternatives(request: Request, catalog: Catalog, candidates: Sequence[Candi
 def _rounded(throughput: Throughput) -> Throughput:
     """Rates to four digits: predictions are no better, and the last bits of a float must not reach a document."""
 
-    def short(value: float | None) -> float | None:
-        return None if value is None else float(f"{value:.4g}")
+    def short(value: float) -> float:
+        return float(f"{value:.4g}")
 
-    return Throughput(
-        decode_tokens_per_s_per_replica=short(throughput.decode_tokens_per_s_per_replica),
-        tokens_per_s_per_request=short(throughput.tokens_per_s_per_request),
-        time_to_first_token_s=short(throughput.time_to_first_token_s),
-        train_tokens_per_s=short(throughput.train_tokens_per_s),
-        images_per_s=short(throughput.images_per_s),
-        low=short(throughput.low),
-        high=short(throughput.high),
-        bound_by=throughput.bound_by,
-    )
+    rates: dict[str, Any] = {each.name: getattr(throughput, each.name) for each in fields(throughput)}
+    rounded: dict[str, Any] = {
+        name: short(value) if isinstance(value, float) else value for name, value in rates.items()
+    }
+    return Throughput(**rounded)

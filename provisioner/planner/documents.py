@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from decimal import InvalidOperation
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from provisioner.errors import UsageError
 from provisioner.planner.cost_documents import (
@@ -21,6 +21,9 @@ from provisioner.sizing.footprint import Assumption, Footprint, MemoryTerms
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.throughput import Throughput
 from provisioner.vocabulary import Sharding
+
+if TYPE_CHECKING:
+    from provisioner.sizing.outlook import Outlook
 
 Document = dict[str, Any]
 
@@ -47,6 +50,8 @@ RATE_FIELDS = (
     "high",
     "bound_by",
 )
+OTHER_RATE_FIELDS = ("train_samples_per_s", "realtime_factor", "requests_per_s", "unknown")
+"""Rates beside the contracted ones, and why a rate is not known."""
 
 
 def plan_json(plan: Plan, **extra: Any) -> str:
@@ -69,7 +74,7 @@ def plan_document(plan: Plan) -> Document:
         "choice": _offer_document(plan.choice) if plan.choice else None,
         "footprint": footprint_document(plan.footprint) if plan.footprint else None,
         "largest": dict(plan.largest) or None,
-        "throughput": throughput_document(plan.throughput) if plan.throughput else None,
+        "throughput": throughput_document(plan.throughput, plan.outlook) if plan.throughput else None,
         "cost": cost_document(plan.cost) if plan.cost else None,
         "storage": [_storage_document(item) for item in plan.storage],
         "launch": {"argv": list(plan.launch_argv), "env": dict(sorted(plan.launch_env.items()))},
@@ -114,9 +119,8 @@ def _read_plan(document: Mapping[str, Any]) -> Plan:
         verdict=_text(document["verdict"]),
         choice=_read_offer(document["choice"]) if document["choice"] else None,
         footprint=_read_footprint(document["footprint"]) if document["footprint"] else None,
-        throughput=Throughput(**{key: document["throughput"][key] for key in RATE_FIELDS})
-        if document["throughput"]
-        else None,
+        throughput=_read_throughput(document["throughput"]) if document["throughput"] else None,
+        outlook=_read_outlook(document["throughput"]) if document["throughput"] else None,
         cost=read_cost(document["cost"]) if document["cost"] else None,
         storage=tuple(_read_storage(item) for item in document["storage"]),
         launch_argv=tuple(_text(word) for word in launch["argv"]),
@@ -211,9 +215,25 @@ def _read_footprint(document: Mapping[str, Any]) -> Footprint:
     )
 
 
-def throughput_document(throughput: Throughput) -> Document:
-    """The contracted ``throughput`` object."""
-    return {key: getattr(throughput, key) for key in RATE_FIELDS}
+def throughput_document(throughput: Throughput, outlook: Outlook | None = None) -> Document:
+    """The contracted ``throughput`` object, with the outlook's keys where there is one."""
+    document = {key: getattr(throughput, key) for key in (*RATE_FIELDS, *OTHER_RATE_FIELDS)}
+    if outlook is not None:
+        from provisioner.planner.outlooks import outlook_document
+
+        document |= outlook_document(outlook)
+    return document
+
+
+def _read_throughput(document: Mapping[str, Any]) -> Throughput:
+    rates = {key: document[key] for key in RATE_FIELDS}
+    return Throughput(**rates, **{key: document.get(key) for key in OTHER_RATE_FIELDS})
+
+
+def _read_outlook(document: Mapping[str, Any]) -> Outlook | None:
+    from provisioner.planner.outlooks import read_outlook
+
+    return read_outlook(document)
 
 
 def _alternative_document(alternative: Alternative) -> Document:

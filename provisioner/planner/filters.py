@@ -15,7 +15,6 @@ from provisioner.planner.candidates import Arrangement, loaded_weights_bytes
 from provisioner.planner.capabilities import capabilities_needed
 from provisioner.planner.request import Request
 from provisioner.planner.requirements import name_some
-from provisioner.planner.work import requests_per_s
 from provisioner.units import GB, GIB, format_gib
 from provisioner.vocabulary import Engine
 
@@ -243,7 +242,7 @@ def request_rate(request: Request, arrangement: Arrangement) -> Refusal | None:
     if targets is None or targets.requests_per_second is None:
         return None
     wanted = targets.requests_per_second
-    each = requests_per_s(request.demand, arrangement.throughput)
+    each = arrangement.requests_per_s
     if each is None:
         return Refusal("requests-per-second", "its speed cannot be predicted", f"{wanted:g} requests/s", None)
     together = each * arrangement.layout.replicas

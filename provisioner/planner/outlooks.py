@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
+from provisioner.planner.candidates import Arrangement
 from provisioner.planner.request import Request
+from provisioner.planner.work import request_targets
 from provisioner.sizing.bottleneck import Diagnosis, Remedy
-from provisioner.sizing.outlook import Circumstances, Outlook, SteadyFigures
+from provisioner.sizing.outlook import Circumstances, Outlook, SteadyFigures, outlook_of
 from provisioner.sizing.start_up import Phase, StartUp
-from provisioner.sizing.steady_state import Targets
 from provisioner.sizing.storage_demand import StorageDemand
+from provisioner.sizing.throughput import Targets
 
 Document = dict[str, Any]
 KEYS = ("steady_state", "limits", "start_up", "storage_demand")
-
-
-def targets_of(request: Request) -> Targets:
-    """What the spec promises each request."""
-    inference = request.workload.inference
-    targets = inference.targets if inference is not None else None
-    if targets is None:
-        return Targets()
-    first = targets.time_to_first_token
-    return Targets(first.total_seconds() if first is not None else None, targets.tokens_per_second_per_request)
 
 
 def circumstances_of(
@@ -38,11 +30,33 @@ def circumstances_of(
     return Circumstances(
         engine=request.engine,
         weights_bytes=weights_bytes,
-        targets=targets_of(request),
+        targets=request_targets(request.workload) or Targets(),
         requests_per_s=rate / copies if rate is not None else None,
         checkpoint_bytes=checkpoint_bytes,
         checkpoint_interval_s=every.total_seconds() if every is not None else None,
     )
+
+
+def arrangement_outlook(request: Request, arrangement: Arrangement) -> Outlook:
+    """The outlook of what a plan chose."""
+    from provisioner.planner.storage import checkpoint_bytes, checkpoint_file_bytes
+
+    around = circumstances_of(
+        request,
+        weights_bytes=checkpoint_file_bytes(request, arrangement),
+        copies=arrangement.layout.replicas,
+        checkpoint_bytes=round(checkpoint_bytes(request, arrangement)),
+    )
+    outlook = outlook_of(
+        request.demand,
+        replace(arrangement.layout, replicas=1),
+        arrangement.accelerator,
+        arrangement.interconnect,
+        throughput=arrangement.throughput,
+        around=around,
+    )
+    # As documents hold it, so that a saved plan reads back the same.
+    return read_outlook(outlook_document(outlook)) or Outlook()
 
 
 def outlook_document(outlook: Outlook) -> Document:
@@ -92,9 +106,7 @@ def _start_document(start: StartUp) -> Document:
         "low_s": _short(start.low_s),
         "usual_s": _short(start.usual_s),
         "high_s": _short(start.high_s),
-        "phases": [
-            {key: _short(value) for key, value in asdict(phase).items()} for phase in start.phases
-        ],
+        "phases": [{key: _short(value) for key, value in asdict(phase).items()} for phase in start.phases],
     }
 
 

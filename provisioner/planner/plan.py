@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import field
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from provisioner.records import record
 from provisioner.sizing.footprint import Footprint
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.throughput import Throughput
+
+if TYPE_CHECKING:
+    from provisioner.sizing.outlook import Outlook
 
 SCHEMA = "gpuprov.plan/1"
 
@@ -203,6 +206,8 @@ class Plan:
     warnings: tuple[str, ...] = ()
     largest: dict[str, int] = field(default_factory=dict)
     """Numbers of the demand at their largest that fits on the choice, all else as asked; empty without a choice."""
+    outlook: Outlook | None = None
+    """How the choice does at work: steady state, limits, start, storage."""
     closest: tuple[str, ...] = ()
     """Smallest changes that would fit, in words a person can act on."""
     what_if: tuple[str, ...] = ()

@@ -23,8 +23,8 @@ from provisioner.catalog.offers import Lot
 from provisioner.planner.account import Terms
 from provisioner.planner.candidates import NEAR_EQUAL_RATE, Arrangement
 from provisioner.planner.economics import Bill, bill_of
-from provisioner.planner.work import main_rate
 from provisioner.records import record
+from provisioner.sizing.throughput import main_rate
 from provisioner.vocabulary import Objective
 
 SPAN_SURCHARGE = 0.08

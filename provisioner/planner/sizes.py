@@ -13,12 +13,14 @@ from provisioner.planner.candidates import Sizer
 from provisioner.planner.documents import footprint_document, throughput_document
 from provisioner.planner.filters import precision, runtime
 from provisioner.planner.largest import largest_that_fits
+from provisioner.planner.outlooks import circumstances_of
 from provisioner.planner.request import Request, interconnect_for, request_for
 from provisioner.planner.requirements import KeyedSpecError
 from provisioner.records import record
 from provisioner.sizing.footprint import Footprint
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.layouts import layout_objections
+from provisioner.sizing.outlook import Outlook, outlook_of
 from provisioner.sizing.throughput import Throughput
 from provisioner.vocabulary import Fit
 from provisioner.workload.spec import Workload
@@ -37,6 +39,8 @@ class SizedLayout:
     interconnect: str
     footprint: Footprint
     throughput: Throughput
+    outlook: Outlook | None = None
+    """How it does at work; only of what fits."""
     largest: Mapping[str, int] = field(default_factory=dict)
     """Numbers of the demand at their largest that fits here, all else as asked; 0 where not even 1 does."""
     refusal: str | None = None
@@ -92,12 +96,19 @@ def _sized(sizer: Sizer, name: str, gpu: Gpu, instance: InstanceType, *, with_la
     refusal = runtime(request, instance, gpu) or precision(request, instance, gpu)
     for layout in sizer.layouts(request.requirements.max_gpus or GPUS_MAX):
         link = interconnect_for(instance, layout)
+        footprint, speed = sizer.footprint(accelerator, layout), sizer.throughput(accelerator, layout, link)
+        outlook = None
+        if refusal is None and footprint.fit is not Fit.DOES_NOT_FIT:
+            weights = footprint.per_gpu.weights_bytes * layout.tensor_parallel * layout.pipeline_parallel
+            around = circumstances_of(request, weights_bytes=weights)
+            outlook = outlook_of(request.demand, layout, accelerator, link, throughput=speed, around=around)
         yield SizedLayout(
             gpu=name,
             layout=layout,
             interconnect=link.value,
-            footprint=sizer.footprint(accelerator, layout),
-            throughput=sizer.throughput(accelerator, layout, link),
+            footprint=footprint,
+            throughput=speed,
+            outlook=outlook,
             largest=largest_that_fits(request.demand, layout, accelerator) if with_largest else {},
             refusal=(refusal.reason + (f", needed {refusal.needed}" if refusal.needed else "")) if refusal else None,
         )
@@ -139,7 +150,7 @@ def size_document(sized: tuple[SizedLayout, ...], closest: tuple[str, ...] = ())
                 "sharding": each.layout.sharding.value,
                 "interconnect": each.interconnect,
                 "footprint": footprint_document(each.footprint),
-                "throughput": throughput_document(each.throughput),
+                "throughput": throughput_document(each.throughput, each.outlook),
                 "fits": each.footprint.fit.value,
                 "largest": dict(each.largest),
                 "refusal": each.refusal,

@@ -140,7 +140,7 @@ def checkpoint_disk_bytes(request: Request, arrangement: Arrangement) -> int | N
         return asked
     if training is None or (asked is None and training.checkpoint is None):
         return None
-    size = CHECKPOINTS_KEPT * _checkpoint_bytes(request, arrangement)
+    size = CHECKPOINTS_KEPT * checkpoint_bytes(request, arrangement)
     return max(1, math.ceil(size / ROOT_STEP_BYTES)) * ROOT_STEP_BYTES
 
 
@@ -156,13 +156,13 @@ def checkpoints_of(request: Request, arrangement: Arrangement, run_hours: float 
     """The checkpoints of a run of known length; ``None`` where none are written, or nobody says how often."""
     training, size = request.workload.training, checkpoint_disk_bytes(request, arrangement)
     every = training.checkpoint.every if training and training.checkpoint else None
-    each = math.ceil(_checkpoint_bytes(request, arrangement))
+    each = math.ceil(checkpoint_bytes(request, arrangement))
     if every is None or run_hours is None or size is None or not each:
         return None
     return Checkpoints(max(1, int(run_hours * 3600 / every.total_seconds())), each, int(size // each))
 
 
-def _checkpoint_bytes(request: Request, arrangement: Arrangement) -> float:
+def checkpoint_bytes(request: Request, arrangement: Arrangement) -> float:
     """One checkpoint: trained weights and optimizer state, whole."""
     demand = request.demand
     if not isinstance(demand, (TrainingDemand, DiffusionTrainingDemand)):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 
 from provisioner.sizing.demand import Demand, ServingDemand
-from provisioner.sizing.throughput import Throughput
+from provisioner.sizing.throughput import Targets, Throughput
 from provisioner.units import HOURS_PER_MONTH
 from provisioner.vocabulary import Pattern, Task
 from provisioner.workload.quantities import ReplicaRange
 from provisioner.workload.spec import Workload
+
+ROUNDING = 1e-9
+"""Share by which a quotient of floats may exceed a whole number and still be it."""
 
 BURSTY_HOURS_PER_MONTH = 120.0
 """Hours a month of a bursty workload that names none (CONTRACTS 4)."""
@@ -30,30 +33,21 @@ def start_hours(weights_bytes: int) -> float:
     return START_BASE_HOURS + weights_bytes / DISK_READ_BYTES_PER_S / 3600
 
 
-def main_rate(throughput: Throughput) -> float | None:
-    """The rate that the task is about: generated tokens/s of a copy, trained tokens/s, or images/s."""
-    for rate in (throughput.decode_tokens_per_s_per_replica, throughput.train_tokens_per_s, throughput.images_per_s):
-        if rate is not None:
-            return rate
-    return None
+def request_targets(workload: Workload) -> Targets | None:
+    """What the spec promises each request; ``None`` where it names no target at all."""
+    inference = workload.inference
+    targets = inference.targets if inference is not None else None
+    if targets is None:
+        return None
+    first = targets.time_to_first_token
+    return Targets(first.total_seconds() if first is not None else None, targets.tokens_per_second_per_request)
 
 
-def requests_per_s(demand: Demand, throughput: Throughput) -> float | None:
-    """Requests/s that one serving copy sustains at its concurrency; ``None`` where a rate is unknown.
+def copies_needed(workload: Workload, capacity: float | None) -> int:
+    """Serving copies: as asked, or as many as ``requests_per_second`` takes within the range asked for.
 
-    A typical request keeps the GPUs busy for its own prefill and for its share of the batch's decoding:
-    1 / (time to first token + output tokens / decode rate).
+    ``capacity`` is the requests/s that one copy takes while it keeps the other targets, ``None`` where that is not known.
     """
-    if not isinstance(demand, ServingDemand):
-        return None
-    decode, first = throughput.decode_tokens_per_s_per_replica, throughput.time_to_first_token_s
-    if not decode or first is None:
-        return None
-    return 1 / (first + demand.output_tokens / decode)
-
-
-def copies_needed(workload: Workload, demand: Demand, throughput: Throughput) -> int:
-    """Serving copies: as asked, or as many as ``requests_per_second`` takes within the range asked for."""
     inference = workload.inference
     if inference is None:
         return 1
@@ -64,8 +58,7 @@ def copies_needed(workload: Workload, demand: Demand, throughput: Throughput) ->
     lowest, highest = (replicas.minimum, replicas.maximum) if isinstance(replicas, ReplicaRange) else (1, None)
     if wanted is None:
         return lowest
-    rate = requests_per_s(demand, throughput)
-    copies = max(lowest, math.ceil(wanted / rate)) if rate else lowest
+    copies = max(lowest, math.ceil(wanted / capacity * (1 - ROUNDING))) if capacity else lowest
     return min(copies, highest) if highest is not None else copies
 
 
@@ -81,10 +74,12 @@ def work_hours(workload: Workload, demand: Demand, throughput: Throughput, copie
         return None
     total, rate = workload.inference.total, None
     if total is not None and total.unit == "tokens" and isinstance(demand, ServingDemand):
-        requests = requests_per_s(demand, throughput)
+        requests = throughput.requests_per_s
         rate = requests * demand.output_tokens if requests else None
     elif total is not None and total.unit in ("images", "clips"):  # the rate of a video model counts whole clips
         rate = throughput.images_per_s
+    elif total is not None and total.unit == "audio hours" and throughput.realtime_factor:
+        rate = throughput.realtime_factor / 3600
     return float(total.amount) / (rate * copies) / 3600 if total is not None and rate else None
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from provisioner.planner.sizes import SizedLayout
 from provisioner.report.tables import plan_console
+from provisioner.sizing.throughput import main_rate
 from provisioner.units import GIB
 from provisioner.vocabulary import Fit
 
@@ -36,6 +37,8 @@ LARGEST_WORDS = {
     "seconds": "longest piece in seconds",
 }
 REFUSED = "does not run"
+LIMITS = {"memory-bandwidth": "memory", "compute": "compute", "interconnect": "link", "storage": "storage"}
+REMEDIES_SHOWN = 4
 
 
 def print_sizes(sized: tuple[SizedLayout, ...], closest: Sequence[str] = (), *, color: bool) -> None:
@@ -44,11 +47,11 @@ def print_sizes(sized: tuple[SizedLayout, ...], closest: Sequence[str] = (), *, 
     is_wide = console.width >= WIDE_COLUMNS
     rows = [_cells(each, is_wide=is_wide) for each in sized]
     header = ("GPU", "layout", "need", *(("band",) if is_wide else ()), "usable", "verdict", "up to")
-    header += ("tokens/s",) if is_wide else ()
+    header += (unit_of(sized), "limit") if is_wide else ()
     taken = sum(max(len(row[i]) for row in (header, *rows)) + 2 for i in range(len(header)))
     cells = max(BAR_CELLS_LEAST, min(BAR_CELLS, (console.width - taken - 1) * 2 // 3))
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-    numbers = ("need", "band", "usable", "tokens/s")
+    numbers = ("need", "band", "usable", unit_of(sized))
     for name in header:
         table.add_column(name, justify="right" if name in numbers else "left", no_wrap=True)
         if name == "usable":
@@ -73,7 +76,8 @@ def _cells(each: SizedLayout, *, is_wide: bool) -> tuple[str, ...]:
     need, usable = f"{terms.total_bytes / GIB:.1f}", f"{each.footprint.usable_bytes / GIB:.1f}"
     band = (f"{terms.low_bytes / GIB:.1f}-{terms.high_bytes / GIB:.1f}",) if is_wide else ()
     verdict = REFUSED if each.refusal else each.footprint.fit.value
-    rate = (rate_text(each),) if is_wide else ()
+    limit = LIMITS.get(each.throughput.bound_by or "", "-")
+    rate = (rate_text(each), limit) if is_wide else ()
     return (each.gpu, layout_text(each), need, *band, usable, verdict, largest_text(each), *rate)
 
 
@@ -88,9 +92,35 @@ def _legend(sized: Sequence[SizedLayout]) -> list[str]:
     names = list(dict.fromkeys(name for each in sized for name in each.largest))
     if names:
         lines.append(f"up to: {' / '.join(LARGEST_WORDS[name] for name in names)}, each with all else as asked")
+    if remedies := remedies_text(sized):
+        lines.append(remedies)
     refusals = dict.fromkeys(each.refusal for each in sized if each.refusal)
     lines += [f"{REFUSED}: {reason}" for reason in refusals]
     return lines
+
+
+def unit_of(sized: Sequence[SizedLayout]) -> str:
+    """What the main rate counts."""
+    speeds = [each.throughput for each in sized]
+    for unit, name in (
+        ("images/s", "images_per_s"),
+        ("samples/s", "train_samples_per_s"),
+        ("x real time", "realtime_factor"),
+    ):
+        if any(getattr(speed, name) is not None for speed in speeds):
+            return unit
+    return "tokens/s"
+
+
+def remedies_text(sized: Sequence[SizedLayout]) -> str | None:
+    """What would lift the speed of the first layout that fits, largest gain first; ``None`` where nothing is known."""
+    for each in sized:
+        diagnosis = each.outlook.diagnosis if each.outlook else None
+        if diagnosis is None or not diagnosis.remedies or not each.holds:
+            continue
+        gains = ", ".join(f"{remedy.words} {remedy.gain:.2f} x" for remedy in diagnosis.remedies[:REMEDIES_SHOWN])
+        return f"{each.gpu}, {layout_text(each)}, is bound by {diagnosis.bound_by}; faster with: {gains}"
+    return None
 
 
 def largest_text(each: SizedLayout) -> str:
@@ -133,5 +163,5 @@ def bar(each: SizedLayout, width: int = BAR_CELLS) -> str:
 def rate_text(each: SizedLayout) -> str:
     """The task's main rate, or a dash where it is not known."""
     speed = each.throughput
-    rate = speed.decode_tokens_per_s_per_replica or speed.train_tokens_per_s or speed.images_per_s
+    rate = main_rate(speed)
     return "-" if rate is None else f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"

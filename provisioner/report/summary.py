@@ -9,6 +9,7 @@ from provisioner.planner.explain import GROUPS_SHOWN, group_rejections
 from provisioner.planner.plan import Plan, PlannedOffer
 from provisioner.report.bill import bill_section, commitments_section, lines_section, spoken_total, storage_section
 from provisioner.report.section import UNKNOWN, Section, usd
+from provisioner.report.working import limits_section, load_rows, start_section
 from provisioner.units import format_gib
 
 SHOWN_SHORT = 5
@@ -103,6 +104,7 @@ def short_gpus(offer: PlannedOffer) -> str:
 def _sections(plan: Plan, *, explain: bool) -> Iterator[Section]:
     yield memory_section(plan)
     yield speed_section(plan)
+    yield limits_section(plan, explain=explain)
     yield bill_section(plan)
     if explain:
         yield lines_section(plan)
@@ -113,6 +115,7 @@ def _sections(plan: Plan, *, explain: bool) -> Iterator[Section]:
     yield why_not_section(plan, None if explain else WHY_NOT_SHORT)
     yield rejections_section(plan)
     if explain:
+        yield start_section(plan)
         yield assumptions_section(plan)
 
 
@@ -172,9 +175,14 @@ def speed_section(plan: Plan) -> Section:
         ("tokens/s of one request", speed.tokens_per_s_per_request, "{:,.1f}"),
         ("time to first token, s", speed.time_to_first_token_s, "{:,.2f}"),
         ("trained tokens/s", speed.train_tokens_per_s, "{:,.0f}"),
+        ("trained samples/s", speed.train_samples_per_s, "{:,.3g}"),
         ("images/s", speed.images_per_s, "{:,.3g}"),
+        ("seconds of sound a second", speed.realtime_factor, "{:,.3g}"),
+        ("requests/s, one copy", speed.requests_per_s, "{:,.3g}"),
     )
-    rows = tuple((name, form.format(value)) for name, value, form in rates if value is not None)
+    rows = tuple((name, form.format(value)) for name, value, form in rates if value is not None) + load_rows(plan)
+    if not rows and speed.unknown:
+        rows = (("not predicted", speed.unknown),)
     band = (
         f"main rate between {speed.low:,.4g} and {speed.high:,.4g}; "
         if speed.low is not None and speed.high is not None

@@ -21,7 +21,7 @@ from provisioner.sizing.layout import Layout
 from provisioner.sizing.speed import ServingSpeed
 from provisioner.sizing.step_time import MEMORY, STORAGE
 from provisioner.sizing.step_work import NARROW_BITS, kernel_of, main_format
-from provisioner.sizing.throughput import Throughput
+from provisioner.sizing.throughput import Throughput, main_rate
 from provisioner.vocabulary import Fit, Interconnect, KvDtype, TrainingMethod, TrainingPrecision
 
 LEAST_GAIN = 1.05
@@ -81,18 +81,6 @@ class _Setting:
 
 
 Change = tuple[str, str, "_Setting", str | None]
-
-
-def main_rate(throughput: Throughput) -> float | None:
-    """The rate that the task is about."""
-    rates = (
-        throughput.decode_tokens_per_s_per_replica,
-        throughput.train_tokens_per_s,
-        throughput.train_samples_per_s,
-        throughput.images_per_s,
-        throughput.realtime_factor,
-    )
-    return next((rate for rate in rates if rate is not None), None)
 
 
 def diagnose(
@@ -225,7 +213,9 @@ def _serving(setting: _Setting, demand: ServingDemand) -> Iterator[Change]:
     larger = replace(demand, concurrency=2 * demand.concurrency)
     changed = replace(setting, demand=larger)
     if _fits(changed):
-        slower = ServingSpeed(larger, setting.layout, setting.accelerator, setting.interconnect).pace(larger.concurrency)
+        slower = ServingSpeed(larger, setting.layout, setting.accelerator, setting.interconnect).pace(
+            larger.concurrency
+        )
         costs = None if slower is None else f"each request then gets {1 / slower.token_s:.3g} tokens/s"
         yield "larger-batch", f"requests at once: {larger.concurrency}", changed, costs
 
@@ -234,7 +224,9 @@ def _quantised(setting: _Setting, demand: ServingDemand, word: str) -> Iterator[
     narrow = replace(demand, weights=word)
     costs = "some accuracy"
     if word == "fp8" and "fp8" not in setting.accelerator.flop_per_s:
-        costs = f"some accuracy; {setting.accelerator.gpu} has no 8-bit floating-point units: memory is saved, not compute"
+        costs = (
+            f"some accuracy; {setting.accelerator.gpu} has no 8-bit floating-point units: memory is saved, not compute"
+        )
     yield f"{word}-weights", f"weights as {word}", replace(setting, demand=narrow), costs
 
 
@@ -246,7 +238,12 @@ def _layouts(setting: _Setting, demand: ServingDemand) -> Iterator[Change]:
         if tensor == 2:
             fewer = replace(fewer, interconnect=Interconnect.NONE)
         if _fits(fewer):
-            yield "fewer-gpus", f"{tensor // 2} GPUs a copy, and twice the copies", _Doubled.of(fewer), "slower requests"
+            yield (
+                "fewer-gpus",
+                f"{tensor // 2} GPUs a copy, and twice the copies",
+                _Doubled.of(fewer),
+                "slower requests",
+            )
     if heads and all(count % (2 * tensor) == 0 for count in heads):
         more = replace(setting, layout=replace(setting.layout, tensor_parallel=2 * tensor))
         if tensor == 1:
@@ -324,5 +321,3 @@ def _if_fits(setting: _Setting, name: str, words: str, demand: Demand, costs: st
 def _fits(setting: _Setting) -> bool:
     footprint = estimate_footprint(setting.demand, setting.layout, setting.accelerator)
     return footprint.fit is Fit.FITS
-
-

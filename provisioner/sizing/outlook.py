@@ -8,9 +8,9 @@ from provisioner.sizing.bottleneck import Diagnosis, diagnose
 from provisioner.sizing.demand import Demand, DiffusionTrainingDemand, ServingDemand, TrainingDemand
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.start_up import StartUp, start_up
-from provisioner.sizing.steady_state import BUSIEST, Targets, requests_in_memory, steady_state
+from provisioner.sizing.steady_state import BUSIEST, requests_in_memory, steady_state
 from provisioner.sizing.storage_demand import StorageDemand, storage_demand
-from provisioner.sizing.throughput import Throughput
+from provisioner.sizing.throughput import Targets, Throughput
 from provisioner.vocabulary import Engine, Interconnect
 
 
@@ -63,6 +63,7 @@ def outlook_of(
     layout: Layout,
     accelerator: Accelerator,
     interconnect: Interconnect,
+    *,
     throughput: Throughput,
     around: Circumstances,
 ) -> Outlook:

@@ -15,6 +15,7 @@ from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.demand import ServingDemand
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.speed import Pace, ServingSpeed
+from provisioner.sizing.throughput import Targets
 from provisioner.vocabulary import Interconnect
 
 BUSIEST = 0.9
@@ -22,14 +23,6 @@ BUSIEST = 0.9
 BISECTIONS = 24
 MOST_REQUESTS = 4096
 """Bound of running requests where memory sets none."""
-
-
-@record(frozen=True, slots=True)
-class Targets:
-    """What each request is promised; ``None`` where nothing is."""
-
-    first_token_s: float | None = None
-    tokens_per_s: float | None = None
 
 
 @record(frozen=True, slots=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
 
+from provisioner.planner.candidates import NEAR_EQUAL_RATE
 from provisioner.workload.spec import Workload
 
 LLAMA_70B = {"id": "meta-llama/Llama-3.1-70B-Instruct"}
@@ -136,7 +138,8 @@ def test_a_target_is_relaxed_no_further_than_needed(serve, plan_of):
     text = next(text for text in plan_of(spec).closest if "set " not in text.partition(":")[0])
     wanted = int(re.search(r"per_request to (\d+)", text)[1])
     tighter = serve(
-        inference={"targets": {"tokens_per_second_per_request": wanted + 1}}, placement={"gpus": ["L40S", "L4"]}
+        inference={"targets": {"tokens_per_second_per_request": math.ceil(wanted * (1 + NEAR_EQUAL_RATE)) + 1}},
+        placement={"gpus": ["L40S", "L4"]},
     )
     assert plan_of(tighter).verdict != "fits"
 

@@ -212,13 +212,12 @@ def test_request_rate_of_all_copies(arranged, serve):
     spec = serve(inference={"targets": {"requests_per_second": 4}, "replicas": 2, "output_tokens": 100})
     request, arrangement = arranged(spec, "g6e.xlarge")
 
-    def at(first, decode):
-        speed = replace(arrangement.throughput, time_to_first_token_s=first, decode_tokens_per_s_per_replica=decode)
-        return replace(arrangement, throughput=speed)
+    def at(rate):
+        return replace(arrangement, requests_per_s=rate)
 
-    assert filters.request_rate(request, at(0.25, 400.0)) is None  # 1 / (0.25 + 100 / 400) = 2 a copy
-    assert filters.request_rate(request, at(0.25, 399.0)).filter == "requests-per-second"
-    assert filters.request_rate(request, at(None, 400.0)).available is None
+    assert filters.request_rate(request, at(2.0)) is None
+    assert filters.request_rate(request, at(1.99)).filter == "requests-per-second"
+    assert filters.request_rate(request, at(None)).available is None
 
 
 def test_every_weight_format_has_a_capability_or_none():

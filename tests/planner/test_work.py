@@ -11,17 +11,14 @@ from provisioner.planner.work import (
     copies_needed,
     has_known_work,
     hours_per_month,
-    main_rate,
-    requests_per_s,
     start_hours,
     stated_hours,
     work_hours,
 )
-from provisioner.sizing.throughput import Throughput
+from provisioner.sizing.throughput import Throughput, main_rate
 from provisioner.workload.spec import Workload
 
-SPEED = Throughput(decode_tokens_per_s_per_replica=400.0, tokens_per_s_per_request=100.0, time_to_first_token_s=0.25)
-"""With 100 output tokens: 1 / (0.25 + 100 / 400) = 2 requests/s a copy."""
+SPEED = Throughput(decode_tokens_per_s_per_replica=400.0, tokens_per_s_per_request=100.0, requests_per_s=2.0)
 
 
 def test_main_rate_is_the_first_known():
@@ -47,16 +44,13 @@ def test_main_rate_is_the_first_known():
 )
 def test_copies(serve, inference, copies):
     workload = serve(inference={"output_tokens": 100} | inference)
-    demand = demand_for(workload, shape_for(workload))
-    assert requests_per_s(demand, SPEED) == pytest.approx(2.0)
-    assert copies_needed(workload, demand, SPEED) == copies
+    assert copies_needed(workload, 2.0) == copies
 
 
 def test_unknown_rate_gives_the_fewest_copies(serve):
     workload = serve(inference={"targets": {"requests_per_second": 9}})
-    demand = demand_for(workload, shape_for(workload))
-    assert requests_per_s(demand, Throughput()) is None
-    assert copies_needed(workload, demand, Throughput()) == 1
+    assert copies_needed(workload, None) == 1
+    assert copies_needed(workload, 0.0) == 1
 
 
 def test_batch_hours_are_of_generated_tokens(batch):

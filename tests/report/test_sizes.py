@@ -18,7 +18,7 @@ UNKNOWN = Throughput()
 def sized(layout=ALONE, weights=12, cache=6, usable=24, speed=UNKNOWN) -> SizedLayout:
     total = weights + cache
     terms = MemoryTerms(weights, cache, 0, None, None, 0, total, total, total)
-    return SizedLayout("L4", layout, "none", Footprint(terms, usable, total, total, total), speed)
+    return SizedLayout("L4", layout, "none", Footprint(terms, usable, total, total, total), speed, None)
 
 
 @pytest.mark.parametrize(
