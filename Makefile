@@ -78,6 +78,7 @@ proof-throughput: $(VENV)/.installed-dev ## predicted rates against published me
 
 bench: $(VENV)/.installed-dev engine ## speed, as ratios
 	$(BIN)/python -m benchmarks.plan_speed
+	$(BIN)/python -m benchmarks.ranking_speed
 	$(BIN)/python -m benchmarks.up_overhead
 
 clean: ## remove what setup and builds made in this folder (the engine's cache stays)

@@ -8,12 +8,13 @@ from decimal import Decimal
 from provisioner.catalog import codes
 from provisioner.catalog.offers import Lot
 from provisioner.catalog.snapshot import Catalog
+from provisioner.planner.account import Terms
 from provisioner.planner.filters import Refusal
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.spot import intolerance
 from provisioner.planner.work import has_known_work
-from provisioner.units import decimal_string
+from provisioner.units import HOURS_PER_MONTH, decimal_string
 from provisioner.vocabulary import CapacityType
 
 COMMITMENTS = (CapacityType.RESERVED, CapacityType.CAPACITY_BLOCK, CapacityType.FLEX_START)
@@ -101,13 +102,40 @@ def spot_is_cheaper(spot_price: Decimal, on_demand_price: Decimal | None) -> Ref
     )
 
 
+CLEARLY = 1.1
+"""Bills that an estimate puts further than this from a budget are not made line by line: thousands of offers are looked at."""
+_BILL_OF: dict[str | None, str] = {"run": "run_usd", "month": "total_usd_per_month"}
+_OVER_BUDGET = "the whole bill ({}) is over placement.budget"
+
+
+def estimate_usd(terms: Terms, per: str | None) -> float | None:
+    """The bill of a run or month to about a percent, cheaply; ``None`` where a term of it is unknown.
+
+    What it leaves out are whole hours and days that clouds bill, and rounding; ``bill_of`` has them.
+    """
+    hours = terms.run_hours if per == "run" else terms.month_hours
+    if hours is None or terms.unknown or not terms.known_stretch or not math.isfinite(terms.known_stretch):
+        return None
+    known = [terms.compute, terms.address, terms.egress, terms.passing, terms.storage, terms.root, terms.lasting]
+    compute, address, egress, passing, storage, root, lasting = (float(amount or 0) for amount in known)
+    hourly = (compute + address) * hours * terms.known_stretch
+    fetched = float(terms.fetch or 0) * (1 + (terms.interruptions_each or 0.0))
+    if per == "run":
+        return hourly + fetched + (egress + passing + root + lasting) * hours / HOURS_PER_MONTH
+    return hourly + fetched + egress + passing + storage
+
+
 def budget(request: Request, candidate: Candidate) -> Refusal | None:
     """``placement.budget``: the whole bill of a month or of the run; an unknown part cannot be shown to be under it."""
     limit = request.requirements.budget
     if limit is None:
         return None
+    about = estimate_usd(candidate.terms, limit.per)
+    if about is not None and about <= float(limit.amount_usd) / CLEARLY:
+        return None
+    if about is not None and about >= float(limit.amount_usd) * CLEARLY:
+        return Refusal("budget", _OVER_BUDGET.format(_BILL_OF[limit.per]), str(limit), f"{about:.2f} USD/{limit.per}")
     cost, unknown = candidate.bill.cost, candidate.terms.unknown
-    name = "run_usd" if limit.per == "run" else "total_usd_per_month"
     amount = cost.run_usd if limit.per == "run" else cost.total_usd_per_month
     if amount is None:
         why = f"price of {', '.join(unknown)} unknown" if unknown else "the length of the run is unknown"
@@ -116,7 +144,7 @@ def budget(request: Request, candidate: Candidate) -> Refusal | None:
         return None
     return Refusal(
         "budget",
-        f"the whole bill ({name}) is over placement.budget",
+        _OVER_BUDGET.format(_BILL_OF[limit.per]),
         str(limit),
         f"{decimal_string(amount)} USD/{limit.per}",
     )

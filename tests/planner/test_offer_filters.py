@@ -15,6 +15,7 @@ from provisioner.planner.candidates import Arrangement, Sizer
 from provisioner.planner.economics import Bill
 from provisioner.planner.plan import Cost
 from provisioner.planner.ranking import Candidate
+from provisioner.planner.search import Market, search
 from provisioner.planner.spot import SpotRisk
 from provisioner.units import parse_money
 from provisioner.vocabulary import CapacityType, Fit
@@ -133,7 +134,7 @@ def candidate(arranged, finetune, offer):
 def test_budget_is_the_whole_bill(request_of, finetune, candidate, budget, cost, kept):  # noqa: PLR0917 - fixtures and parameters
     request = request_of(finetune(placement={"budget": budget}))
     assert request.requirements.budget == parse_money(budget)
-    assert (filters.budget(request, candidate(cost=replace(EMPTY_COST, **cost))) is None) is kept
+    assert (filters.budget(request, candidate(cost=replace(EMPTY_COST, **cost), month_hours=100.0)) is None) is kept
 
 
 @pytest.mark.parametrize(
@@ -165,3 +166,27 @@ def test_endless_spot_is_refused(request_of, finetune, candidate):
     request = request_of(finetune())
     assert filters.refuse_bill(request, candidate(stretch=math.inf)).filter == "spot-rework"
     assert filters.refuse_bill(request, candidate()) is None
+
+
+@pytest.mark.parametrize("capacity", ["spot", "on-demand"])
+@pytest.mark.parametrize("task", ["serve", "finetune"])
+def test_the_estimate_that_spares_bills_is_within_a_percent_of_them(request, catalog, request_of, capacity, task):
+    workload = request.getfixturevalue(task)(
+        storage={"data": "200GiB", "egress": "300GB/month"}, placement={"capacity": capacity}
+    )
+    found = search(request_of(workload), Market(catalog)).candidates[::37]
+    assert len(found) > 10
+    for candidate in found:
+        for per, bill in (("run", candidate.bill.cost.run_usd), ("month", candidate.bill.cost.total_usd_per_month)):
+            estimate = filters.estimate_usd(candidate.terms, per)
+            assert (estimate is None) == (bill is None)
+            if bill is not None:
+                assert estimate == pytest.approx(float(bill), rel=0.01)
+
+
+def test_an_estimate_never_decides_near_the_budget(serve, plan_of):
+    free = plan_of(serve())
+    bill = free.cost.total_usd_per_month
+    assert plan_of(serve(placement={"budget": f"{bill:.4f} USD/month"})).choice.key == free.choice.key
+    short = plan_of(serve(placement={"budget": f"{bill - Decimal('0.01'):.4f} USD/month"}))
+    assert short.choice is None or short.choice.key != free.choice.key
