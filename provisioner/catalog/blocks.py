@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from provisioner.catalog.files import CatalogFiles
-from provisioner.catalog.instance_prices import ANY
-from provisioner.catalog.offers import Lot
+from provisioner.catalog.instance_prices import CLOUDS
 
 _STARTS = re.compile(r"^starts ([0-9T:.-]+Z)")
 
@@ -16,15 +15,13 @@ def block_note(start: str) -> str:
     return f"starts {start}"
 
 
-def block_start(files: CatalogFiles, lot: Lot) -> str | None:
-    """The start in the note of a lot's price row; ``None`` where the row names none."""
-    places = {zone or ANY for zone in lot.zones} | {ANY}
-    for row in files.records("prices.csv"):
-        if (
-            row["purchase_model"] == "capacity_block"
-            and (row["cloud"], row["instance_type"], row["region"]) == (lot.cloud, lot.instance.name, lot.region)
-            and row["zone"] in places
-            and (found := _STARTS.match(row["notes"]))
-        ):
-            return found[1]
-    return None
+def read_block_starts(files: CatalogFiles) -> dict[tuple[str, str, str, str], str]:
+    """Starts by (cloud, instance type, region, zone), of the price rows that name one."""
+    rows = files.rows(
+        "prices.csv", *("cloud", "instance_type", "region", "zone", "purchase_model", "notes"), clouds=CLOUDS
+    )
+    return {
+        (cloud, name, region, zone): found[1]
+        for cloud, name, region, zone, model, notes in rows
+        if model == "capacity_block" and (found := _STARTS.match(notes))
+    }

@@ -26,7 +26,7 @@ from provisioner.catalog.cache import (
     read_snapshot,
 )
 from provisioner.catalog.check import check_files
-from provisioner.catalog.fetched import SCORES, PriceFetcher, RegionFacts, Score
+from provisioner.catalog.fetched import ON_DEMAND, SCORES, SPOT, PriceFetcher, RegionFacts, Score
 from provisioner.catalog.files import CLASSES, OPTIONAL, OWN, REQUIRED, CatalogFiles, bundled_files, digest_of
 from provisioner.catalog.merge import Merge, unknown_types
 from provisioner.catalog.publish import exclusive, publish
@@ -185,7 +185,11 @@ def _read_scores(reading: _Reading) -> None:
 
 
 def _summary(facts: RegionFacts) -> str:
-    parts = [f"{len(quotes)} {model.replace('_', '-')} prices" for model, quotes in facts.prices.items()]
+    parts = [
+        f"{len(quotes)} {model.replace('_', '-')} prices"
+        for model, quotes in facts.prices.items()
+        if quotes or model in (ON_DEMAND, SPOT)
+    ]
     if facts.gpu_prices is not None:
         parts.append(f"{len(facts.gpu_prices)} prices of attached GPUs")
     if facts.offerings is not None:

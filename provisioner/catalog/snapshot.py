@@ -20,6 +20,7 @@ from provisioner.catalog.exclusions import type_codes
 from provisioner.catalog.files import QUOTAS, CatalogFiles, bundled_files, directory_files
 from provisioner.catalog.gpus import Gpu, read_gpus
 from provisioner.catalog.instance_prices import (
+    ANY,
     CLOUDS,
     PRICE_DATE,
     PriceIndex,
@@ -256,9 +257,15 @@ class Catalog:
 
     def block_start(self, lot: Lot) -> str | None:
         """When the capacity block whose price a lot has would start, RFC 3339; ``None`` where no offer of one was read."""
-        from provisioner.catalog.blocks import block_start
+        where = (lot.cloud, lot.instance.name, lot.region)
+        starts = (self._block_starts.get((*where, zone or ANY)) for zone in lot.zones)
+        return next((start for start in starts if start is not None), None)
 
-        return block_start(self._files, lot)
+    @cached_property
+    def _block_starts(self) -> dict[tuple[str, str, str, str], str]:
+        from provisioner.catalog.blocks import read_block_starts
+
+        return read_block_starts(self._files)
 
     def price_sources(self, cloud: str | None = None) -> tuple[PriceSource, ...]:
         """Where prices come from, with their dates."""

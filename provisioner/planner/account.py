@@ -43,6 +43,8 @@ class Place(NamedTuple):
     """One fetch of the weights by all machines; ``None`` where their region is not named."""
     gateway: Decimal | None
     """An hour of the NAT gateway; ``None`` without one, or where its price is unknown."""
+    supposed: Decimal
+    """What ranking counts a month for disks and traffic of unknown price: the dearest price known of their kind."""
     stand_ins: tuple[str, ...]
     """Terms whose price is that of the cloud's reference region."""
 
@@ -89,6 +91,8 @@ class Terms(NamedTuple):
     """A month of traffic through the NAT gateway; 0 without one."""
     fetch: Decimal | None = ZERO
     """One fetch of the weights by all machines; ``None`` where their region is not named."""
+    supposed: Decimal = ZERO
+    """What ranking counts a month for disks and traffic of unknown price; no part of any bill."""
     origin: Origin | None = None
 
     @property
@@ -148,15 +152,16 @@ class Terms(NamedTuple):
     def ranking_usd(self) -> float:
         """What offers are compared by: the run, a million tokens, or the month.
 
-        The run where its length is known; a million tokens for a batch or training of unknown length; else the month. Unknown
-        terms count nothing (such offers lose ties), rework at the rate that ranks. Infinite where the price is unknown.
+        The run where its length is known; a million tokens for a batch or training of unknown length; else the month. Disks and
+        traffic of unknown price count at the dearest price known of their kind, rework at the rate that ranks. Infinite where the
+        price is unknown.
         """
         if self.compute is None or not math.isfinite(self.stretch):
             return math.inf
         if self.tokens_per_hour and self.basis == "tokens":
             return float(self.compute) * self.stretch / self.tokens_per_hour * 1e6
         hourly = (float(self.compute) + float(self.address or 0)) * self.billed_hours * self.stretch
-        traffic = float(self.egress or 0) + float(self.passing or 0)
+        traffic = float(self.egress or 0) + float(self.passing or 0) + float(self.supposed)
         fetched = float(self.fetch or 0) * (1 + (self.interruptions_each or 0.0)) if self.fetch else 0.0
         if self.run_hours is None:
             return hourly + fetched + traffic + float(self.storage or 0)
@@ -218,6 +223,7 @@ class Account:
             root=place.root,
             passing=place.passing,
             fetch=place.fetch,
+            supposed=place.supposed,
             origin=Origin(self, offer, place),
         )
 
@@ -272,6 +278,7 @@ class Account:
             passing=None if passing is None else round_usd(passing),
             fetch=self._fetch_usd(cloud, region, gateway.gib if gateway else None),
             gateway=hour.amount_usd * gateway.units if gateway and hour else None,
+            supposed=self._supposed_usd(cloud, region, tiers if egress is None else None),
             stand_ins=tuple(name for name, is_other in stood_in.items() if is_other),
         )
 
@@ -299,6 +306,17 @@ class Account:
                 lasting += amount
             stood_in = stood_in or is_of_other_region(price)
         return root, lasting, stood_in
+
+    def _supposed_usd(self, cloud: str, region: str, short_tiers: Tiers | None) -> Decimal:
+        """A month of the disks, or of traffic, where a price among them is unknown: not knowing it must be no advantage."""
+        tariff, total = self.tariff, ZERO
+        billed = [(disk, tariff.disk(cloud, disk.service, region)) for disk in self.disks if disk.kind != "local"]
+        if any(price is None for _, price in billed):
+            rates = ((disk, price.amount_usd if price else tariff.dearest_shared_usd) for disk, price in billed)
+            total += sum((disk.total_gib * rate for disk, rate in rates), ZERO)
+        if short_tiers:
+            total += tariff.egress_gib * max(tier.price.amount_usd for tier in short_tiers)
+        return total
 
     def _risk(self, offer: Lot) -> SpotRisk | None:
         """What interruptions are expected to cost in time; ``None`` for capacity that is not taken back."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from provisioner.catalog.billing import BillingRule
+from provisioner.catalog.codes import STALE
 from provisioner.catalog.offers import Lot
 from provisioner.planner.account import ZERO, Account, Origin, Terms
 from provisioner.planner.bill_lines import billed_hours, block_days
@@ -66,8 +67,8 @@ def _rates(terms: Terms, origin: Origin) -> Iterator[CommittedRate]:
     known = origin.account.tariff.catalog.commitments(offer.cloud, offer.instance.name, offer.region)
     for years in CONTRACT_YEARS:
         price = known.get(f"commit_{years}y")
-        if price is None:
-            yield CommittedRate(years, None, None, None, None)
+        if price is None or STALE in price.suspect:
+            yield CommittedRate(years, None, None, None, None, price.as_of if price else None)
             continue
         hourly = price.amount_usd * machines
         month = round_usd(hourly * HOURS_PER_MONTH)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import cached_property
 from typing import NamedTuple
 
 from provisioner.catalog.instances import InstanceType
-from provisioner.catalog.prices import Price, Tiers
+from provisioner.catalog.prices import REFERENCE_REGIONS, Price, Tiers
 from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.account import Account
 from provisioner.planner.candidates import Arrangement
 from provisioner.planner.request import Request
+from provisioner.planner.storage import SHARED_SERVICE
 from provisioner.planner.transfer import Bucket, Way, bucket_of, way_to
 from provisioner.units import GIB
 
@@ -87,6 +89,12 @@ class Tariff:
         if key not in self._ways:
             self._ways[key] = way_to(self.catalog.services, self.bucket, cloud, region)
         return self._ways[key]
+
+    @cached_property
+    def dearest_shared_usd(self) -> Decimal:
+        """The highest price per GiB-month of a shared file system that is known of any cloud."""
+        known = (self.disk(cloud, name, REFERENCE_REGIONS[cloud]) for cloud, name in SHARED_SERVICE.items())
+        return max((price.amount_usd for price in known if price is not None), default=Decimal(0))
 
     def account(self, arrangement: Arrangement) -> Account:
         """What an arrangement costs wherever it is bought."""

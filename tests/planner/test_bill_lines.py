@@ -152,3 +152,41 @@ def test_an_hour_holds_everything_that_runs(plan_of: Any, serve: Any) -> None:
     place = {"instance_types": ["g6e.xlarge"], "regions": ["us-east-1"]}
     cost = plan_of(serve(placement=place)).cost
     assert cost.total_usd_per_hour == cost.compute_usd_per_hour + Decimal("0.005") + round(Decimal("5.6") / 730, 4)
+
+
+def test_an_unknown_price_is_no_advantage(plan_of: Any, finetune: Any) -> None:
+    """No price is known for a shared file system on Google Cloud: it ranks at AWS's, and its total stays unknown."""
+    spec = finetune(storage={"shared": "100TiB"}, placement={"capacity": "on-demand"})
+    plan = plan_of(spec)
+    assert plan.choice.cloud == "aws"
+    google = plan_of(finetune(storage={"shared": "1TiB"}, placement={"clouds": ["gcp"]}))
+    assert google.choice is not None
+    assert (google.cost.total_usd_per_month, google.cost.storage_usd_per_month) == (None, None)
+    (shared,) = (line for line in google.cost.lines if (line.item, line.per) == ("disk:shared", "month"))
+    assert (shared.quantity, shared.amount_usd, shared.in_total) == (1024, None, True)
+
+
+def test_snapshots_instead_of_stopped_disks(plan_of: Any, serve: Any) -> None:
+    """P7: what stays while stopped, and the same 170 GiB as snapshots at 0.05."""
+    place = {"instance_types": ["g6e.xlarge"], "regions": ["us-east-1"]}
+    cost = plan_of(serve(placement=place, storage={"data": "100GiB"}, lifecycle={"pattern": "bursty"})).cost
+    assert cost.stopped_usd_per_month == Decimal("13.6")
+    assert cost.snapshot_usd_per_month == Decimal("8.5")
+
+
+def test_p9_disks_hold_weights_and_checkpoints(plan_of: Any, finetune: Any) -> None:
+    """P9: 141 GB of weights and room for them, 50 GiB of system, two checkpoints."""
+    spec = finetune(
+        model={"id": "meta-llama/Llama-3.1-70B-Instruct"},
+        training={"method": "qlora", "checkpoint": {"every": "1h", "resumable": True}},
+    )
+    plan = plan_of(spec)
+    sizes = {item.kind: item.size_bytes for item in plan.storage}
+    assert sizes["root"] >= 50 * GIB + 1.2 * 141e9
+    assert sizes["checkpoints"] >= 10 * GIB
+
+
+def test_p10_a_root_disk_is_never_below_an_image(plan_of: Any, serve: Any) -> None:
+    """P10: the largest snapshot of a deep-learning image is 45 GiB; a root disk starts at 50 and holds the weights besides."""
+    plan = plan_of(serve(model={"id": "Qwen/Qwen2.5-0.5B-Instruct", "weights": "bf16"}))
+    assert next(item.size_bytes for item in plan.storage if item.kind == "root") >= 50 * GIB
