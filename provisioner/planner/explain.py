@@ -69,12 +69,11 @@ class RejectionGroup(NamedTuple):
 
 
 def group_rejections(rejections: Sequence[Rejection]) -> tuple[RejectionGroup, ...]:
-    """Rejections by filter in the order in which filters are asked, at most about ten lines."""
+    """Rejections by filter, at most about ten lines: those that came furthest first, what was not looked at last."""
     groups: dict[str, list[Rejection]] = {}
     for rejection in rejections:
         groups.setdefault(rejection.filter, []).append(rejection)
-    order = list(_FILTER_WORDS)
-    names = sorted(groups, key=lambda name: (order.index(name) if name in order else len(order), name))
+    names = sorted(groups, key=lambda name: (name in _ASKED_FOR, -_place_in_line(name), name))
     return tuple(
         RejectionGroup(
             filter=name,
@@ -84,6 +83,12 @@ def group_rejections(rejections: Sequence[Rejection]) -> tuple[RejectionGroup, .
         )
         for name in names
     )
+
+
+def _place_in_line(name: str) -> int:
+    """When a filter is asked: the later, the closer an offer was to being chosen."""
+    order = list(_FILTER_WORDS)
+    return order.index(name) if name in order else -1
 
 
 def _shortfall(rejection: Rejection) -> float:
@@ -271,9 +276,12 @@ def _speed(request: Request, choice: Candidate) -> str:
 
 
 def refusal_of(plan: Plan) -> str:
-    """Why nothing fits, in one sentence: how many instance types fell at which filter, the commonest causes first."""
+    """Why nothing fits, in one sentence: how many instance types fell at which filter.
+
+    The last filter that any of them reached is first, then the commonest.
+    """
     groups = [group for group in group_rejections(plan.rejections) if group.filter not in _ASKED_FOR]
-    groups.sort(key=lambda group: -len(group.instance_types))
+    groups[1:] = sorted(groups[1:], key=lambda group: -len(group.instance_types))
     causes = [f"{group.words} ({len(group.instance_types)}: {_nearest(group)})" for group in groups[:3]]
     return f"nothing fits {plan.workload_name}: {'; '.join(causes) or 'the requirements leave no instance type'}"
 

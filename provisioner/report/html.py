@@ -69,7 +69,7 @@ def _section(section: Section, *, with_bars: bool) -> Iterator[str]:
         yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody></table>"
     if section.note:
-        yield f'<p class="note">{escape(section.note)}</p>'
+        yield f'<p class="note">{escape(section.note).replace(chr(10), "<br>")}</p>'
 
 
 def _cell(tag: str, text: str, index: int, section: Section) -> str:

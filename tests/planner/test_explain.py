@@ -19,13 +19,20 @@ def test_groups_are_by_filter_with_the_nearest_miss():
             rejection("c", "cloud", "aws", "gcp"),
         ]
     )
-    assert [(group.filter, group.instance_types) for group in groups] == [("cloud", ("c",)), ("memory", ("a", "b"))]
-    assert groups[1].example.offer == "aws/*/*/b/*"
+    assert [(group.filter, group.instance_types) for group in groups] == [("memory", ("a", "b")), ("cloud", ("c",))]
+    assert groups[0].example.offer == "aws/*/*/b/*"
 
 
 def test_unknown_filter_names_come_last_as_they_are():
     groups = group_rejections([rejection("a", "zebra"), rejection("a", "memory", "1", "2")])
     assert [group.words for group in groups] == ["too little GPU memory", "zebra"]
+
+
+def test_what_came_furthest_is_read_first_and_named_first():
+    """One offer over the budget says more than eighty that are too small."""
+    found = [rejection(f"t{number}", "memory", "9 GiB", "8 GiB") for number in range(80)]
+    found += [rejection("b", "budget", "100 USD/run", "120 USD/run"), rejection("c", "runtime")]
+    assert [group.filter for group in group_rejections(found)] == ["budget", "memory", "runtime"]
 
 
 def test_a_person_reads_about_ten_lines(serve, plan_of):
