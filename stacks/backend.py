@@ -18,6 +18,7 @@ from pathlib import Path
 from shutil import which
 
 from provisioner.errors import UsageError
+from stacks import made
 
 PLUGIN = "pulumi-resource-gpuprov"
 POLICY_PACK = "gpuprov-policy"
@@ -208,6 +209,7 @@ def engine_environment(
         "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true",
         "PULUMI_SUPPRESS_NEO_LINK": "true",
     }
+    variables[made.VARIABLE] = str(made.made_file(home, backend))
     if provider:
         variables["GPUPROV_CLOUD"] = provider
     return variables | dict(backend.variables)

@@ -21,6 +21,7 @@ COMMANDS = {
     "doctor": "say what is ready, what is not, and how to mend it",
     "down": "end everything of a stack",
     "export": "write the chosen plan for another tool",
+    "gc": "list what no stack holds any more, and remove what is ours",
     "init": "write a commented workload.yaml that plans as it is",
     "models": "known models and their shapes; add others",
     "offers": "priced offers of the catalog",

@@ -20,6 +20,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
+from provisioner.errors import GpuprovError
 from provisioner.vocabulary import CapacityType
 
 
@@ -144,6 +145,17 @@ class BillableObject:
     price_usd_per_hour: str | None
     created_at: datetime
     extra: Mapping[str, str] = field(default_factory=dict)
+    """More facts as text, where they are known: ``name``, ``instance_type``, ``capacity_type``, ``stopped_at`` (RFC 3339) of a
+    machine; ``role`` (root or data), ``size_bytes`` and ``instance`` of a disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a cloud lists where not every region answers."""
+
+    objects: tuple[BillableObject, ...]
+    unlisted: Mapping[str, GpuprovError] = field(default_factory=dict)
+    """Region -> why it could not be listed: what is there is not known."""
 
 
 class Cloud(Protocol):

@@ -16,7 +16,7 @@ from provisioner.vocabulary import CapacityType
 from stacks.provider import journal, lifetime
 from stacks.provider.failover import PERMIT, image_of, pool
 from stacks.provider.gpu_instance import checked_root_volume
-from stacks.provider.identity import owner_of
+from stacks.provider.identity import Slot, owner_of
 from stacks.provider.inputs import (
     UNKNOWN_OWNER,
     LaunchFacts,
@@ -97,10 +97,11 @@ class Launches:
         known = {"generation": 1, "avoid": [], "provider": self.session.provider}
         return {**echo(news, _ECHOED), **wrap_map({**unknown, **known})}
 
-    def create(self, news: Properties) -> Created:
-        """A new identity, with everything that later calls are made of."""
+    def create(self, urn: str, news: Properties) -> Created:
+        """A new identity, with everything that later calls are made of; written down before anything can carry it."""
         values = plain_map(news)
         stack_id = secrets.token_hex(16)
+        self.session.note_made(stack_id, Slot.of(urn, stack_id).stack)
         workload = at("workload", values, read_mapping)
         facts = self._issue(stack_id, 1, values, owner_of(workload) or _user(), ())
         return Created(stack_id, self._outputs(facts, news))

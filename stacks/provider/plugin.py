@@ -15,6 +15,7 @@ from pulumi.provider.experimental.property_value import PropertyValue
 
 from provisioner.errors import UsageError
 from stacks.clouds import PROVIDERS, open_cloud
+from stacks.made import note_made
 from stacks.provider.gpu_instance import GpuInstances
 from stacks.provider.launch import Launches
 from stacks.provider.lifeline import Lifeline
@@ -98,10 +99,7 @@ class GpuprovProvider(engine.Provider):
         operations = self._operations(request.type, request.properties)
         if request.preview:
             return engine.CreateResponse("", operations.preview_create(request.properties))
-        if isinstance(operations, Launches):
-            created: Created = await self._run(lambda: operations.create(request.properties))
-        else:
-            created = await self._run(lambda: operations.create(request.urn, request.properties))
+        created: Created = await self._run(lambda: operations.create(request.urn, request.properties))
         return engine.CreateResponse(created.resource_id, created.properties)
 
     async def read(self, request: engine.ReadRequest) -> engine.ReadResponse:
@@ -153,7 +151,13 @@ class GpuprovProvider(engine.Provider):
         if key not in self._sessions:
             cloud = PatientCloud(open_cloud(self._provider, self._home, settings), self._lifeline)
             self._sessions[key] = Session(
-                self._provider, cloud, self._home, self._lifeline, self._tell, issued=self._issued
+                self._provider,
+                cloud,
+                self._home,
+                self._lifeline,
+                self._tell,
+                note_made=lambda stack_id, stack: note_made(stack_id, stack, cloud.now()),
+                issued=self._issued,
             )
         return self._sessions[key]
 

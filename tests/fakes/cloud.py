@@ -117,6 +117,7 @@ class FakeCloud(Cloud):
     disks: dict[str, _Disk] = field(default_factory=dict)
     groups: dict[str, tuple[Placement, dict[str, str], tuple[object, ...]]] = field(default_factory=dict)
     images: int = 0
+    _groups_made: dict[str, datetime] = field(default_factory=dict)
     _spent_disks: dict[str, str] = field(default_factory=dict)
     """Token -> id of a disk that was deleted."""
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -313,6 +314,7 @@ class FakeCloud(Cloud):
                     return group_id
             group_id = f"sg-{next(self._numbers)}"
             self.groups[group_id] = (placement, dict(tags), rules)
+            self._groups_made[group_id] = self.clock.now
             return group_id
 
         return self._call("ensure_security_group", f"{placement.cloud}/{placement.region}", act)
@@ -335,7 +337,15 @@ class FakeCloud(Cloud):
             found += [_of_disk(d.volume) for d in self.disks.values() if d.visible_at <= self.clock.now]
             found += [
                 BillableObject(
-                    p.cloud, "security-group", group_id, p.region, None, "available", dict(t), "0", self.now()
+                    p.cloud,
+                    "security-group",
+                    group_id,
+                    p.region,
+                    None,
+                    "available",
+                    dict(t),
+                    "0",
+                    self._groups_made[group_id],
                 )
                 for group_id, (p, t, _) in self.groups.items()
             ]

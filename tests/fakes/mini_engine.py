@@ -122,10 +122,7 @@ class MiniEngine:
             self.steps.append((name, step))
         operations = self._operations(name)
         try:
-            if isinstance(operations, Launches):
-                created = operations.create(inputs)
-            else:
-                created = operations.create(urn(name), inputs)
+            created = operations.create(urn(name), inputs)
         except PartialFailure as failure:
             self._commit(name, Resource(failure.resource_id, inputs, failure.properties, [str(failure)]))
             raise

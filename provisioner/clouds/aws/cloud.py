@@ -19,7 +19,15 @@ from provisioner.clouds.aws.session import AwsApi
 from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.clouds.aws.storage import Storage
 from provisioner.clouds.aws.views import CLOUD
-from provisioner.clouds.cloud import BillableObject, Instance, InstanceRequest, Placement, Volume, VolumeRequest
+from provisioner.clouds.cloud import (
+    BillableObject,
+    Instance,
+    InstanceRequest,
+    Placement,
+    Survey,
+    Volume,
+    VolumeRequest,
+)
 
 if TYPE_CHECKING:  # most calls need no catalog
     from provisioner.catalog.snapshot import Catalog
@@ -138,6 +146,10 @@ class AwsCloud:
     def list_objects(self) -> list[BillableObject]:
         """See ``Cloud.list_objects``."""
         return self._inventory.list_objects()
+
+    def survey(self) -> Survey:
+        """What the account lists, and the regions that do not answer."""
+        return self._inventory.survey()
 
 
 class _Once:

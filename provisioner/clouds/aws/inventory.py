@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 from provisioner.clouds.aws import network, storage, tagging, views
 from provisioner.clouds.aws.instances import Instances
 from provisioner.clouds.aws.rates import Rates
 from provisioner.clouds.aws.session import filters, in_parallel
-from provisioner.clouds.cloud import BillableObject, Instance, InstanceState, Placement
+from provisioner.clouds.cloud import BillableObject, Instance, InstanceState, Placement, Survey
 from provisioner.errors import GpuprovError
+from provisioner.tags import format_time
 from provisioner.units import GIB
 
 _ALIVE = (InstanceState.PENDING, InstanceState.RUNNING)
+_STOPPED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
+"""Source: EC2 API reference, Instance, stateTransitionReason."""
 _OPEN_REQUESTS = ("open", "active")
 
 
@@ -29,6 +33,23 @@ class Inventory:
     def list_objects(self) -> list[BillableObject]:
         """See ``Cloud.list_objects``. Machines first in each region, each with its root disk and public address."""
         return in_parallel(self._region, self.instances.places.regions())
+
+    def survey(self) -> Survey:
+        """Everything in the regions that answer, and why the others do not.
+
+        Raises:
+            GpuprovError: the regions themselves cannot be listed.
+        """
+
+        def look(region: str) -> list[tuple[str, list[BillableObject], GpuprovError | None]]:
+            try:
+                return [(region, self._region(region), None)]
+            except GpuprovError as error:
+                return [(region, [], error)]
+
+        answers = in_parallel(look, self.instances.places.regions())
+        unlisted = {region: error for region, _, error in answers if error is not None}
+        return Survey(tuple(entry for _, found, _ in answers for entry in found), unlisted)
 
     def set_tags(self, placement: Placement, object_id: str, tags: Mapping[str, str]) -> None:
         """See ``Cloud.set_tags``. A user's own ``Name`` does not take the object's name away."""
@@ -92,6 +113,7 @@ class Inventory:
                 "capacity_type": str(place.capacity_type),
                 "name": machine.name,
                 "instance_type": place.instance_type,
+                **_stopped(described),
             },
         )
         yield entry
@@ -169,6 +191,14 @@ class Inventory:
                 created_at=network.made_at(group),
                 extra={"provider": views.CLOUD},
             )
+
+
+def _stopped(described: Mapping[str, Any]) -> dict[str, str]:
+    """When a stopped machine was stopped, where EC2 says it: ``User initiated (2026-11-30 12:00:00 GMT)``."""
+    found = _STOPPED_AT.search(str(described.get("StateTransitionReason") or ""))
+    if found is None or described["State"]["Name"] != "stopped":
+        return {}
+    return {"stopped_at": format_time(datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC))}
 
 
 def _interface(described: Mapping[str, Any]) -> str:

@@ -56,6 +56,12 @@ def start(connection: Connection, meter: Meter, at_us: int) -> None:
     )
 
 
+def last_end_us(connection: Connection, object_id: str) -> int | None:
+    """When an object ceased to bill last; ``None`` where it never did."""
+    row = connection.execute("SELECT max(ended_us) AS at_us FROM spans WHERE object_id = ?", (object_id,)).fetchone()
+    return None if row["at_us"] is None else int(row["at_us"])
+
+
 def end(connection: Connection, object_id: str, at_us: int) -> None:
     """Stop an object's bill; nothing happens where it does not bill."""
     connection.execute("UPDATE spans SET ended_us = ? WHERE object_id = ? AND ended_us IS NULL", (at_us, object_id))

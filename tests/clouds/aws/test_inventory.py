@@ -8,6 +8,7 @@ import pytest
 
 from provisioner.clouds.aws.cloud import AwsCloud
 from provisioner.errors import Ambiguous, CredentialsError, NotFound, Rejected
+from provisioner.tags import parse_time
 from provisioner.units import GIB
 from tests.fakes import aws_rules
 
@@ -116,3 +117,19 @@ def test_disks_are_encrypted_whole_gib_and_wait_until_they_are_made(aws_rig):
         aws_rig.cloud.create_volume(aws_rig.volume("volume-2", size_bytes=0))
     with pytest.raises(NotFound):
         aws_rig.cloud.grow_volume(aws_rig.here, "vol-0ffffffffffffffff", 60 * GIB)
+
+
+def test_a_survey_tells_the_regions_that_do_not_answer(aws_rig):
+    aws_rig.running()
+    aws_rig.fake.inject("DescribeInstances", "UnauthorizedOperation", region="eu-west-1", times=9)
+    seen = aws_rig.cloud.survey()
+    assert {entry.region for entry in seen.objects} == {"us-east-1"}
+    assert list(seen.unlisted) == ["eu-west-1"]
+    assert isinstance(seen.unlisted["eu-west-1"], CredentialsError)
+
+
+def test_a_stopped_machine_says_since_when(aws_rig):
+    made = aws_rig.running()
+    aws_rig.cloud.stop_instance(aws_rig.here, made.id)
+    (machine,) = [entry for entry in aws_rig.cloud.list_objects() if entry.kind == "instance"]
+    assert abs((aws_rig.cloud.now() - parse_time(machine.extra["stopped_at"])).total_seconds()) < 120

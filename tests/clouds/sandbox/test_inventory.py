@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from provisioner.clouds.sandbox.cloud import SandboxCloud
+from provisioner.tags import parse_time
 
 
 def test_only_our_tags_are_listed(box):
@@ -108,3 +109,15 @@ def test_importing_the_sandbox_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_stopped_machine_says_since_when(box):
+    made = box.running()
+    (machine,) = [entry for entry in box.cloud.list_objects() if entry.kind == "instance"]
+    assert "stopped_at" not in machine.extra
+    box.cloud.stop_instance(box.here, made.id)
+    box.wait()
+    stopped_at = box.cloud.now()
+    box.clock.pass_time(hours=3)
+    (machine,) = [entry for entry in box.cloud.list_objects() if entry.kind == "instance"]
+    assert abs((stopped_at - parse_time(machine.extra["stopped_at"])).total_seconds()) < 60
