@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from policies.config import load_policy
 from policies.day import today_utc
 from policies.facts_plan import planned_subjects
-from policies.files import find_policy
+from policies.files import find_policy, find_root
 from policies.finding import Verdict
 from policies.gate import judge
+from policies.selection import Policy
 from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.plan import Plan
 from provisioner.workload.spec import Workload
@@ -24,5 +26,5 @@ def judge_plan(workload: Workload, plan: Plan, catalog: Catalog, *, spec: Path |
     Raises:
         UsageError: the policy file is wrong, or a rule crashed.
     """
-    policy = load_policy(find_policy([spec])) if spec is not None else load_policy(None)
+    policy = Policy() if spec is None else replace(load_policy(find_policy([spec])), root=find_root([spec]))
     return judge(planned_subjects(workload, plan, catalog, spec=spec), policy, today_utc())

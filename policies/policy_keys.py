@@ -182,6 +182,21 @@ class Sequence(Kind):
         return tuple(found)
 
 
+class Match(Kind):
+    """The conditions of a scope: one at least, since a scope without any would be for everything."""
+
+    __slots__ = ()
+
+    def read(self, node: Node) -> dict[str, Any]:
+        """The conditions."""
+        found: dict[str, Any] = _MATCH.read(node)
+        if not any(found.values()):
+            raise Misfit(
+                "a scope without a condition is for everything", "write paths, workloads, environments or tags below it"
+            )
+        return found
+
+
 _MATCH = Keys(
     {
         "paths": Key(Listing(_GLOB), default=()),
@@ -217,7 +232,7 @@ def waiver_file_keys(rules: Mapping[str, Rule]) -> Keys:
 def policy_file_keys(rules: Mapping[str, Rule]) -> Keys:
     """Keys of a policy file for these rules."""
     table = RuleTable(rules)
-    scope = Keys({"match": Key(_MATCH, required=True), "rules": Key(table, required=True)}, "of a scope")
+    scope = Keys({"match": Key(Match(), required=True), "rules": Key(table, required=True)}, "of a scope")
     policy = Keys(
         {
             "preset": Key(Words(PRESETS)),

@@ -73,7 +73,7 @@ def _run(order: Order, catalog: Catalog, today: date, planner: Callable[[Workloa
 
         write_baseline(order.baseline, verdict)
         verdict = judge(reading.subjects, replace(policy, baseline=_marks(order.baseline)), today)
-    report = Report(verdict, policy.root, reading.files, reading.skipped)
+    report = Report(verdict, policy.root, reading.files, reading.skipped, reading.left_out)
     return Checked(report, tuple(redact(warning) for warning in reading.warnings))
 
 

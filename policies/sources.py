@@ -1,15 +1,14 @@
-"""Finds and recognises what is to be judged: a named file always, in a folder only what is surely ours."""
+"""Reads what is to be judged: recognises each file by what it holds, and gives its subjects."""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
 
 from policies.facts import Subject
-from policies.files import FILE_NAME, shown
+from policies.files import shown
+from policies.folders import find_files
 from policies.json_source import JsonSource, read_json
 from policies.placement import Placer
 from provisioner.errors import GpuprovError, Position, SpecError, UsageError
@@ -21,21 +20,17 @@ EXPECTED = (
 )
 JSON_BYTES_MAX = 256 * 2**20
 """Largest JSON document that is read; Terraform plans of thousands of resources have tens of megabytes."""
-_SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv"})
-_VERSION_LINE = re.compile(r"^[\"']?version[\"']?\s*:", re.MULTILINE)
-_TASK_LINE = re.compile(r"^[\"']?task[\"']?\s*:", re.MULTILINE)
-_PLAN_SCHEMA = re.compile(r'"schema"\s*:\s*"gpuprov\.plan/1"')
-_HEAD_BYTES = 64 * 1024
 
 
 @record(frozen=True, slots=True)
 class Reading:
-    """What was read: subjects, warnings of specs, files skipped in folders, and the errors of files that cannot be judged."""
+    """What was read: subjects, warnings of specs, what was passed over in folders, and the errors of files that cannot be judged."""
 
     subjects: tuple[Subject, ...] = ()
     files: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     skipped: int = 0
+    left_out: tuple[str, ...] = ()
     errors: tuple[GpuprovError, ...] = field(default_factory=tuple)
 
 
@@ -45,11 +40,11 @@ def read_paths(paths: Sequence[Path], placer: Placer) -> Reading:
     Raises:
         UsageError: a path does not exist, or a folder holds nothing to judge.
     """
-    files, skipped = _files(paths)
+    found_files = find_files(paths)
     subjects: list[Subject] = []
     warnings: list[str] = []
     errors: list[GpuprovError] = []
-    for file in files:
+    for file in found_files.ours:
         try:
             found, notes = read_file(file, placer)
         except GpuprovError as error:
@@ -57,95 +52,14 @@ def read_paths(paths: Sequence[Path], placer: Placer) -> Reading:
         else:
             subjects.extend(found)
             warnings.extend(notes)
-    return Reading(tuple(subjects), tuple(shown(file) for file in files), tuple(warnings), skipped, tuple(errors))
-
-
-def _files(paths: Sequence[Path]) -> tuple[list[Path], int]:
-    found: dict[Path, Path] = {}
-    skipped = 0
-    for path in paths:
-        if path.is_dir():
-            inside = list(_walk(path))
-            ours = [file for file in inside if is_ours(file)]
-            skipped += len(inside) - len(ours)
-            if not ours:
-                raise UsageError(
-                    f"{shown(path)} holds nothing to judge ({len(inside)} other files)",
-                    where=Position(shown(path)),
-                    remedy="name a file, or a folder with workload.yaml, *.workload.yaml, *.tfplan.json or a saved plan",
-                )
-        elif path.exists():
-            ours = [path]
-        else:
-            raise UsageError(f"there is no {shown(path)}", where=Position(shown(path)), remedy="check the path")
-        for file in ours:
-            found.setdefault(file.resolve(), file)
-    return list(found.values()), skipped
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    """Files below a folder in a stable order; hidden folders and those of package managers are left out."""
-    for root, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
-        for name in sorted(names):
-            file = Path(root) / name
-            if file.is_file():
-                yield file
-
-
-def is_ours(file: Path) -> bool:
-    """Whether a file of a folder is one of those that the gate judges."""
-    name = file.name
-    if name in ("workload.yaml", "workload.yml") or name.endswith((".workload.yaml", ".workload.yml", ".tfplan.json")):
-        return True
-    if name == FILE_NAME:
-        return False
-    if file.suffix in (".yaml", ".yml"):
-        return _is_spec(_text(file))
-    return file.suffix == ".json" and _is_plan_json(file)
-
-
-def _text(file: Path) -> str:
-    """The text of a small file for a look at it; undecodable bytes do not matter here."""
-    try:
-        with file.open("rb") as stream:
-            return stream.read(2**20).decode("utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-def _is_spec(text: str) -> bool:
-    """Whether the top level of a YAML text has both ``version`` and ``task``; one that cannot be parsed counts by its lines."""
-    if "version" not in text or "task" not in text:
-        return False
-    from provisioner.workload.tree import Branch
-    from provisioner.workload.yaml_tree import YamlFault, read_yaml
-
-    try:
-        root = read_yaml(text)
-    except YamlFault:
-        return bool(_VERSION_LINE.search(text) and _TASK_LINE.search(text))
-    return isinstance(root, Branch) and {"version", "task"} <= root.keys.keys()
-
-
-def _is_plan_json(file: Path) -> bool:
-    """Whether a JSON file is a saved plan or a Terraform plan; one of ours that cannot be parsed counts by its schema line."""
-    from policies.facts_terraform import is_terraform
-
-    try:
-        with file.open("rb") as stream:
-            head = stream.read(_HEAD_BYTES).decode("utf-8", errors="replace")
-    except OSError:
-        return False
-    if _PLAN_SCHEMA.search(head):
-        return True
-    if not any(word in head for word in ("resource_changes", "planned_values", "format_version")):
-        return False
-    try:
-        document = read_json(shown(file), _decoded(file)).document
-    except UsageError:
-        return "terraform_version" in head
-    return is_terraform(document)
+    return Reading(
+        tuple(subjects),
+        tuple(shown(file) for file in found_files.ours),
+        tuple(warnings),
+        found_files.skipped,
+        found_files.left_out,
+        tuple(errors),
+    )
 
 
 def read_file(file: Path, placer: Placer) -> tuple[list[Subject], list[str]]:
@@ -175,9 +89,10 @@ def read_file(file: Path, placer: Placer) -> tuple[list[Subject], list[str]]:
 
 def _looks_like_json(file: Path) -> bool:
     """Whether a file is to be read as JSON: by its suffix, or because it begins like a JSON document that is no spec."""
-    if file.suffix in (".yaml", ".yml"):
+    suffix = file.suffix.lower()
+    if suffix in (".yaml", ".yml"):
         return False
-    if file.suffix in (".json", ".tfplan"):
+    if suffix in (".json", ".tfplan"):
         return True
     return _bytes(file, 256).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
 

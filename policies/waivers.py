@@ -30,9 +30,12 @@ class Waiver:
         """Whether its last day is over."""
         return today > self.expires
 
-    def covers(self, rule: str, subject: str, *files: str) -> bool:
-        """Whether it is for this rule, and this subject or one of the spellings of its file."""
+    def covers(self, rule: str, subject: str, file: str) -> bool:
+        """Whether it is for this rule, and this subject or its file, named from the project's root.
+
+        A path is anchored there: ``workload.yaml`` is not ``prod/workload.yaml``, for which ``**/workload.yaml`` stands.
+        """
         if rule != self.rule:
             return False
-        globs = (self.scope, f"*/{self.scope}")
-        return self.scope in ("*", subject) or any(fnmatchcase(file, glob) for file in files for glob in globs)
+        globs = (self.scope, self.scope.removeprefix("**/"))
+        return self.scope in ("*", subject) or any(fnmatchcase(file, glob) for glob in globs)

@@ -27,8 +27,8 @@ def _waiver_of(finding: Finding, waivers: Sequence[Waiver], root: Path | None) -
 
 
 def is_covered(finding: Finding, waiver: Waiver, root: Path | None) -> bool:
-    """Whether a waiver is for a finding, its file named as it was given or from the project's root."""
-    return waiver.covers(finding.rule.id, finding.subject, finding.path, report_path(finding.path, root))
+    """Whether a waiver is for a finding."""
+    return waiver.covers(finding.rule.id, finding.subject, report_path(finding.path, root).removeprefix("./"))
 
 
 def findings_of(

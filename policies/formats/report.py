@@ -17,13 +17,15 @@ from provisioner.records import record
 class Report:
     """One run's verdict, ready to be written.
 
-    ``root`` is what paths of machine-read reports are relative to; ``skipped`` counts files of folders that are not ours.
+    ``root`` is what paths of machine-read reports are relative to; ``skipped`` counts files of folders that are not ours,
+    ``left_out`` names the folders that were not looked into.
     """
 
     verdict: Verdict
     root: Path | None = None
     files: tuple[str, ...] = ()
     skipped: int = 0
+    left_out: tuple[str, ...] = ()
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:

@@ -94,6 +94,8 @@ def _say_beside(checked: Checked, form: str) -> None:
         warn(warning)
     if checked.report.skipped:
         say(f"{checked.report.skipped} other files skipped")
+    if checked.report.left_out:
+        say(f"not looked into: {', '.join(checked.report.left_out)}")
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if form == "github" and summary:
         append_step_summary(checked.report, Path(summary))

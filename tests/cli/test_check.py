@@ -157,9 +157,11 @@ def test_several_broken_files_are_all_named(check: Check) -> None:
 
 
 def test_a_folder_counts_what_it_skips(check: Check) -> None:
-    answer = check(".", workload_yaml=CLEAN, other_yaml="kind: Pod\n", deep__more_json="{}")
+    ours = {"in__workload_yaml": CLEAN, "in__other_yaml": "kind: Pod\n", "in__deep__more_json": "{}"}
+    answer = check("in", **ours, in__node_modules__x_json="{}")
     assert answer.code == 0
     assert "2 other files skipped" in answer.err
+    assert "not looked into: in/node_modules" in answer.err
     empty = check("empty", empty__x_json="{}")
     assert empty.code == 2
     assert "nothing to judge" in empty.err

@@ -115,6 +115,7 @@ def test_a_circle_of_files_is_refused(tmp_path: Path) -> None:
         ("version: 1\npolcy: {}\n", ":2:1", "policy"),
         ("version: 2\n", ":1:10", "1"),
         ("version: 1\npolicy: {rules: [a]}\n", ":2:10", "mapping"),
+        ("version: 1\npolicy:\n  scopes:\n    - match: {}\n      rules: {}\n", ":4:14", "without a condition"),
         ("version: 1\npolicy:\n  scopes:\n    - match: {path: [a]}\n      rules: {}\n", ":4:15", "paths"),
         ("version: 1\nversion: 1\n", ":2:1", "duplicate"),
         ("version: 1\npolicy: {rules: {open-cidr: advisory}", ":", "YAML"),
@@ -186,6 +187,7 @@ def test_a_waiver_lets_one_rule_pass_in_its_scope(tmp_path: Path) -> None:
         ("*", True),
         ("workload.yaml", True),
         ("*.yaml", True),
+        ("**/workload.yaml", True),
         ("other", False),
         ("prod/*", False),
         ("cha", False),
@@ -200,8 +202,12 @@ def test_a_scope_may_name_the_file_from_the_root_of_the_project(tmp_path: Path) 
     subject = spec({"access": {"cidrs": ["0.0.0.0/0"]}}, path=str(tmp_path / "deploy" / "workload.yaml"))
     waiver = Waiver("open-cidr", "deploy/*", "load test until Friday", "ana", TODAY)
     assert not judge([subject], Policy(waivers=(waiver,), root=tmp_path), TODAY).violations
-    other = Waiver("open-cidr", "prod/*", "load test until Friday", "ana", TODAY)
-    assert judge([subject], Policy(waivers=(other,), root=tmp_path), TODAY).violations
+    for elsewhere in ("prod/*", "workload.yaml", "*/deploy/*", str(tmp_path)):
+        other = Waiver("open-cidr", elsewhere, "load test until Friday", "ana", TODAY)
+        assert judge([subject], Policy(waivers=(other,), root=tmp_path), TODAY).violations, elsewhere
+    for here in ("**/workload.yaml", "deploy/workload.yaml", "**/deploy/*"):
+        other = Waiver("open-cidr", here, "load test until Friday", "ana", TODAY)
+        assert not judge([subject], Policy(waivers=(other,), root=tmp_path), TODAY).violations, here
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,10 @@ TERRAFORM = json.dumps({"format_version": "1.2", "terraform_version": "1.9", "re
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    return project
 
 
 def files(folder: Path, **texts: str) -> None:
