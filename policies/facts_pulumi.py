@@ -82,11 +82,12 @@ def pulumi_subjects(source: JsonSource, placer: Placer, project: Project) -> tup
     """The subjects of a Pulumi document, and how many resources it has in all.
 
     Raises:
-        UsageError: a workload inside it is no valid spec, or its parts are of another kind.
+        UsageError: a workload inside it is no valid spec, or its parts are of another kind, or it is of a preview that failed.
     """
     subjects: list[Subject] = []
     count = 0
     try:
+        _refuse_failed(source)
         for state, path in _states(source.document):
             count += 1
             subjects.extend(_subjects(source, state, path, placer, project))
@@ -100,12 +101,29 @@ def pulumi_subjects(source: JsonSource, placer: Placer, project: Project) -> tup
     return subjects, count
 
 
+def _refuse_failed(source: JsonSource) -> None:
+    """A preview that failed stops at the failure: what it would have shown afterwards is missing."""
+    for index, diagnostic in enumerate(source.document.get("diagnostics") or ()):
+        if diagnostic.get("severity") == "error":
+            raise UsageError(
+                "this preview failed: resources may be missing from it",
+                where=source.position(("diagnostics", index)),
+                remedy="mend what the preview says, and write it again",
+            )
+
+
 def _states(document: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], tuple[PathStep, ...]]]:
     """Resources that exist after the document's steps, with their places."""
     if isinstance(document.get("steps"), list):
+        seen: list[tuple[object, object]] = []
         for index, step in enumerate(document["steps"]):
-            if step.get("op") not in _GONE and isinstance(step.get("newState"), Mapping):
-                yield step["newState"], ("steps", index, "newState")
+            new = step.get("newState")
+            if step.get("op") in _GONE or not isinstance(new, Mapping):
+                continue
+            # A replacement is told in several steps; one resource is judged once, unless they differ.
+            if (told := (new.get("urn"), new.get("inputs"))) not in seen:
+                seen.append(told)
+                yield new, ("steps", index, "newState")
         return
     for index, state in enumerate(document["deployment"].get("resources") or ()):
         if not state.get("delete") and not state.get("external"):

@@ -21,7 +21,9 @@ from policies.resources import Resource
 from provisioner.errors import Position, UsageError
 from provisioner.records import record
 
-_INDEX = re.compile(r"\[[^\]]*\]")
+_INDEX = re.compile(r'\[(?:"(?:[^"\\]|\\.)*"|[^\]]*)\]')
+_FORMS = ("0", "1")
+"""Major versions of the form that are read."""
 _GONE = (["delete"], ["forget"], ["read"])
 """Actions after which the resource is not, or no longer, this program's."""
 
@@ -41,8 +43,10 @@ def terraform_subjects(source: JsonSource, placer: Placer, project: Project) -> 
     """The subjects of a Terraform document, and how many managed resources it has in all.
 
     Raises:
-        UsageError: the document holds no resources in any of the known places, or its parts are of another kind.
+        UsageError: the document holds no resources in any of the known places, or its parts are of another kind, or it is of a
+            later form, or of a plan that ended with an error.
     """
+    _refuse_incomplete(source)
     subjects: list[Subject] = []
     try:
         configuration = configuration_index(source.document)
@@ -60,6 +64,27 @@ def terraform_subjects(source: JsonSource, placer: Placer, project: Project) -> 
             remedy="write it again with `terraform show -json`",
         ) from None
     return subjects, len(entries)
+
+
+def _refuse_incomplete(source: JsonSource) -> None:
+    """Refuse what cannot be the whole truth: a form of a later major version, and a plan that ended with an error.
+
+    Source: Terraform, "JSON Output Format": inputs of an unsupported major version are to be rejected; ``errored`` says that
+    planning failed part of the way.
+    """
+    form = source.document.get("format_version")
+    if form is not None and str(form).partition(".")[0] not in _FORMS:
+        raise UsageError(
+            f"format_version {form!r} of this Terraform document is not known",
+            where=source.position(("format_version",)),
+            remedy="use a release of gpuprov that knows it",
+        )
+    if source.document.get("errored") is True:
+        raise UsageError(
+            "this Terraform plan ended with an error: resources may be missing from it",
+            where=source.position(("errored",)),
+            remedy="mend the error and plan again",
+        )
 
 
 def bare(address: str) -> str:
@@ -80,6 +105,9 @@ class _Entry:
 def _entries(source: JsonSource) -> Iterator[_Entry]:
     document = source.document
     changes = document.get("resource_changes")
+    deferred = document.get("deferred_changes") or ()
+    for index, item in enumerate(deferred):
+        yield from _changed(item["resource_change"], ("deferred_changes", index, "resource_change"))
     if isinstance(changes, list) and changes:
         for index, change in enumerate(changes):
             yield from _changed(change, ("resource_changes", index))
@@ -89,7 +117,7 @@ def _entries(source: JsonSource) -> Iterator[_Entry]:
         if isinstance(module, Mapping) and isinstance(module.get("root_module"), Mapping):
             yield from _module(module["root_module"], (key, "root_module"))
             return
-    if isinstance(changes, list):
+    if isinstance(changes, list) or deferred:
         return
     raise UsageError(
         "this Terraform document holds neither resource_changes nor planned_values nor values",

@@ -115,7 +115,7 @@ def test_a_circle_of_files_is_refused(tmp_path: Path) -> None:
         ("version: 1\npolcy: {}\n", ":2:1", "policy"),
         ("version: 2\n", ":1:10", "1"),
         ("version: 1\npolicy: {rules: [a]}\n", ":2:10", "mapping"),
-        ("version: 1\npolicy:\n  scopes:\n    - match: {}\n      rules: {}\n", ":4:14", "without a condition"),
+        ("version: 1\npolicy:\n  scopes:\n    - match: {}\n      rules: {}\n", ":4:7", "without a condition"),
         ("version: 1\npolicy:\n  scopes:\n    - match: {path: [a]}\n      rules: {}\n", ":4:15", "paths"),
         ("version: 1\nversion: 1\n", ":2:1", "duplicate"),
         ("version: 1\npolicy: {rules: {open-cidr: advisory}", ":", "YAML"),

@@ -180,6 +180,21 @@ def test_what_goes_away_is_not_judged(read: Read) -> None:
     assert not read(state(bad, external=True))
 
 
+def test_a_preview_that_failed_is_refused(read: Read) -> None:
+    failed = preview((AWS_TYPE, MACHINE)) | {"diagnostics": [{"message": "boom", "severity": "error"}]}
+    with pytest.raises(UsageError, match="this preview failed"):
+        read(failed)
+    assert read(failed | {"diagnostics": [{"message": "old", "severity": "warning"}]})
+
+
+def test_a_replacement_is_judged_once(read: Read) -> None:
+    bad = (AWS_TYPE, MACHINE | {"metadataOptions": {"httpTokens": "optional"}})
+    steps = [preview(bad, op=op)["steps"][0] for op in ("create-replacement", "replace", "delete-replaced")]
+    assert len(verdict(read({"steps": steps})).violations) == 1
+    other = preview((AWS_TYPE, MACHINE | {"rootBlockDevice": {"encrypted": False}}))["steps"]
+    assert violated(read({"steps": [*steps, *other]})) == {"imdsv2", "root-encryption"}
+
+
 def test_what_a_state_observed_counts_where_the_program_is_silent(read: Read) -> None:
     inputs = {key: value for key, value in MACHINE.items() if key not in {"rootBlockDevice", "metadataOptions"}}
     outputs = {"rootBlockDevice": {"encrypted": True}, "metadataOptions": {"httpTokens": "required"}}

@@ -234,6 +234,38 @@ def test_only_what_stays_is_judged(read: Read) -> None:
     assert not read(change("aws_instance", bad, mode="data"))
 
 
+def test_a_plan_that_is_not_whole_is_refused(read: Read) -> None:
+    for parts, words in (({"errored": True}, "ended with an error"), ({"format_version": "2.0"}, "not known")):
+        with pytest.raises(UsageError, match=words):
+            read(change("aws_instance", GOOD_INSTANCE), **parts)
+    assert read(change("aws_instance", GOOD_INSTANCE), errored=False, complete=True)
+
+
+def test_what_a_plan_defers_is_judged_too(read: Read) -> None:
+    bad = change("aws_instance", GOOD_INSTANCE | {"metadata_options": [{"http_tokens": "optional"}]}, name="later")
+    later = [{"reason": "instance_count_unknown", "resource_change": bad}]
+    assert violated(read(deferred_changes=later)) == {"imdsv2"}
+    subjects = read(change("aws_instance", GOOD_INSTANCE), deferred_changes=later)
+    assert {finding.subject for finding in verdict(subjects).violations} == {"aws_instance.later"}
+
+
+def test_instances_of_count_and_for_each_are_found_in_the_configuration(read: Read) -> None:
+    """What the provider computes where a program says nothing is told apart for each instance of each module."""
+    after = {key: value for key, value in GOOD_INSTANCE.items() if key != "ebs_block_device"}
+    computed = {"user_data": True, "ebs_block_device": True}
+    module = {"resources": [{"address": "aws_instance.gpu", "expressions": {name: {} for name in after}}]}
+    called = {"root_module": {"module_calls": {"pool": {"module": {"module_calls": {"one": {"module": module}}}}}}}
+    addresses = (
+        "module.pool[0].module.one.aws_instance.gpu[3]",
+        'module.pool["a"].module.one["b]c"].aws_instance.gpu["x.y"]',
+        'module.pool["q\\"]"].module.one.aws_instance.gpu',
+    )
+    changes = [change("aws_instance", after, unknown=computed) | {"address": address} for address in addresses]
+    subjects = read(*changes, configuration=called)
+    assert {subject.name for subject in subjects} == set(addresses)
+    assert not violated(subjects)
+
+
 def test_other_resources_are_counted_not_judged(read: Read, tmp_path: Path) -> None:
     read(change("aws_s3_bucket", {"bucket": "x"}))
     subjects, notes = read_file(tmp_path / "tfplan.json", Placer(catalog()))
