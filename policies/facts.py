@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from datetime import date
 from decimal import Decimal
 from enum import Enum, StrEnum
 from typing import Any, Final, TypeAlias, TypeVar
 
+from policies.engine_flags import EngineSetting
 from provisioner.catalog.gpus import Gpu
 from provisioner.catalog.instances import InstanceType
 from provisioner.errors import Position
@@ -88,7 +90,7 @@ class SpecFacts(Subject):
         """The value of a dotted key as the spec's model holds it: ``None`` where absent, ``UNKNOWN`` where computed later."""
         if isinstance(self.workload, Unknown) or any(overlaps(key, other) for other in self.unknown_keys):
             return UNKNOWN
-        return _value(self.workload, key)
+        return value_of(self.workload, key)
 
     def read_entries(self, key: str) -> Known[Mapping[str, Any]]:
         """A mapping with the user's own keys; an entry computed later is ``UNKNOWN`` while the others stay known."""
@@ -96,12 +98,34 @@ class SpecFacts(Subject):
             overlaps(key, other) for other in self.unknown_keys if other in parents(key)
         ):
             return UNKNOWN
-        entries = dict(_value(self.workload, key) or {})
+        entries = dict(value_of(self.workload, key) or {})
         prefix = f"{key}."
         entries |= {
             other[len(prefix) :].split(".")[0]: UNKNOWN for other in self.unknown_keys if other.startswith(prefix)
         }
         return entries
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class QuotaRoom:
+    """What an offer takes of an account's quota, and what the account may use; ``limit`` ``None`` where nobody has read it."""
+
+    name: str
+    code: str
+    unit: str
+    needed: float
+    limit: Known[float | None] = None
+    as_of: str | None = None
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A figure that a saved plan states, and what it is by the catalog and the sizing of this run, both as a report shows them."""
+
+    key: str
+    name: str
+    stated: str | None
+    found: Known[str | None]
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -132,6 +156,13 @@ class Candidate:
     """Why the GPU cannot run what is asked, by planner filter (``runtime``, ``precision``); memory is ``fit``'s business."""
     regions_offered: Known[frozenset[str] | None] = None
     zones_offered: Known[frozenset[str] | None] = None
+    breaches: Known[Mapping[str, str]] = field(default_factory=dict)
+    """Why it is none of the instance types or GPUs that the spec allows, by planner filter (``instance-type``, ``gpu``)."""
+    planned: Known[Mapping[EngineSetting, Known[str]]] = field(default_factory=dict)
+    """How the engine would be started, where the spec has a command of its own to compare it with."""
+    quota: Known[QuotaRoom | None] = None
+    cuda_least: Known[tuple[int, int] | None] = None
+    """Oldest CUDA version that was built for the GPU's generation; ``None`` where any will do or nothing is known."""
 
     @property
     def label(self) -> str:
@@ -157,6 +188,13 @@ class PlacementFacts(Subject):
     degrees_possible: tuple[int, ...] = ()
     digest_stated: str | None = None
     digest_found: Known[str | None] = None
+    figures: Known[tuple[Figure, ...]] = ()
+    catalog_stated: str | None = None
+    catalog_found: Known[str | None] = None
+    container: Known[str | None] = None
+    """The container image that the spec runs."""
+    command: Known[tuple[str, ...] | None] = None
+    """The command that the spec runs in place of the planned one."""
     pinned: bool = False
     suggest: Callable[[], str | None] = field(default=lambda: None, compare=False, repr=False)
     """What would hold the workload, in words; asked for only when something fails."""
@@ -209,6 +247,8 @@ class MachineFacts(Subject):
     on_host_maintenance: Known[str | None] = None
     regions_offered: Known[frozenset[str] | None] = None
     has_gpu: Known[bool] = False
+    driver_branches: Known[tuple[int | None, int | None] | None] = None
+    """First and last branch of NVIDIA's driver that knows the GPU; ``None`` where there is no GPU or nothing is known of it."""
     workload_path: Known[str | None] = None
     """Value of the tag that names the workload spec; ``None`` = no such tag."""
     workload_error: str | None = None
@@ -220,6 +260,23 @@ class DiskFacts(Subject):
     """A disk declared on its own."""
 
     disk: Disk
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class AttachmentFacts(Subject):
+    """A disk that is attached to a machine. A zone is ``None`` where the document leaves it to others, or shows no such resource."""
+
+    disk: str
+    machine: str
+    disk_zone: Known[str | None]
+    machine_zone: Known[str | None]
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class ReservationFacts(Subject):
+    """Reserved capacity. ``ends_on`` is ``None`` where it has no end."""
+
+    ends_on: Known[date | None]
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -246,7 +303,7 @@ def constraint_key(workload: Workload) -> str:
     return next((key for key, value in zip(keys, written, strict=True) if value), "model")
 
 
-def _value(part: Any, key: str) -> Any:
+def value_of(part: Any, key: str) -> Any:
     """What stands behind a dotted key; ``None`` below a word (``run: auto``) and below what is absent."""
     for name in key.split("."):
         part = getattr(part, name) if isinstance(part, SpecPart) else None

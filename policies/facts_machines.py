@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from policies import facts_aws, facts_gcp
+from policies import facts_aws, facts_gcp, facts_links
 from policies.facts import Subject
 from policies.resources import Resource
 from provisioner.catalog.snapshot import Catalog
@@ -19,6 +19,7 @@ READERS: Mapping[str, Callable[[Resource, Catalog], Subject | None]] = {
     "aws_default_security_group": lambda resource, _: facts_aws.aws_security_group(resource),
     "aws_security_group_rule": lambda resource, _: facts_aws.aws_ingress_rule(resource),
     "aws_vpc_security_group_ingress_rule": lambda resource, _: facts_aws.aws_ingress_rule(resource),
+    **dict.fromkeys(facts_links.RESERVATIONS, lambda resource, _: facts_links.reservation(resource)),
     "google_compute_instance": facts_gcp.gcp_machine,
     "google_compute_instance_template": facts_gcp.gcp_machine,
     "google_compute_region_instance_template": facts_gcp.gcp_machine,

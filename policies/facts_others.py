@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from policies.facts import UNKNOWN, Known, MachineFacts, PlacementFacts, Subject, Unknown
+from policies.facts import UNKNOWN, Known, MachineFacts, PlacementFacts, Subject, Unknown, value_of
 from policies.facts_machines import READERS
 from policies.files import shown
 from policies.placement import Place, Placer
@@ -74,7 +74,7 @@ def machine_subjects(machine: MachineFacts, placer: Placer, project: Project) ->
     offered: Known[frozenset[str] | None] = UNKNOWN if isinstance(machine.instance, Unknown) else None
     if not isinstance(machine.instance, Unknown) and machine.instance is not None:
         offered = placer.regions_offered(machine.cloud, machine.instance.name)
-    machine = replace(machine, regions_offered=offered)
+    machine = replace(machine, regions_offered=offered, driver_branches=_branches(machine, placer))
     if isinstance(machine.workload_path, Unknown) or machine.workload_path is None:
         yield machine
         return
@@ -90,6 +90,15 @@ def machine_subjects(machine: MachineFacts, placer: Placer, project: Project) ->
         return
     yield machine
     yield placed
+
+
+def _branches(machine: MachineFacts, placer: Placer) -> Known[tuple[int | None, int | None] | None]:
+    """First and last driver branch that knows the machine's GPU."""
+    if isinstance(machine.instance, Unknown):
+        return UNKNOWN
+    gpu = placer.catalog.gpus.get(machine.instance.gpu_model or "") if machine.instance is not None else None
+    floor = placer.driver_floor(gpu)
+    return (floor.min_driver_branch, floor.max_driver_branch) if floor is not None else None
 
 
 def _placed(machine: MachineFacts, workload: Workload, placer: Placer) -> PlacementFacts:
@@ -115,6 +124,8 @@ def _placed(machine: MachineFacts, workload: Workload, placer: Placer) -> Placem
         workload=workload,
         shape=shape,
         candidates=(placer.candidate(workload, place),),
+        container=value_of(workload, "run.image"),
+        command=value_of(workload, "run.command"),
         pinned=True,
         suggest=lambda: placer.suggestion(workload, machine.cloud),
     )

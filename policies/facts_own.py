@@ -64,6 +64,8 @@ def instance_subjects(inputs: Value, holder: Holder, placer: Placer) -> list[Sub
         workload=sized,
         shape=_shape(sized, placer),
         candidates=_candidates(inputs, sized, placer),
+        container=spec.read("run.image"),
+        command=spec.read("run.command"),
         pinned=True,
         suggest=lambda: None if isinstance(sized, Unknown) else placer.suggestion(sized),
     )

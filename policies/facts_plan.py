@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 
-from policies.facts import OfferedFacts, Source, Subject, constraint_key, steps
+from policies.facts import Candidate, Figure, OfferedFacts, Source, Subject, Unknown, constraint_key, steps, value_of
 from policies.facts_spec import spec_facts
 from policies.json_source import JsonSource
-from policies.placement import Place, Placer
+from policies.placement import Placer, place_of
 from provisioner.catalog.snapshot import Catalog
 from provisioner.errors import Position, SpecError, UsageError
 from provisioner.planner.documents import plan_from_document
-from provisioner.planner.plan import Plan, PlannedOffer
+from provisioner.planner.judge import OfferFit
+from provisioner.planner.plan import Plan
 from provisioner.planner.requirements import KeyedSpecError
+from provisioner.units import decimal_string, format_gib
 from provisioner.workload.spec import Workload
 
-_PLAN_PARTS = ("choice", "failover", "workload", "verdict", "footprint")
+_PLAN_PARTS = ("choice", "failover", "workload", "verdict", "footprint", "cost", "catalog")
+_SIZES = ("weights_bytes", "kv_cache_bytes", "activation_bytes", "total_bytes", "low_bytes", "high_bytes")
 
 
 def saved_plan_subjects(source: JsonSource, placer: Placer) -> list[Subject]:
@@ -81,6 +85,7 @@ def _placement(
     offers += [(f"failover[{index}]", offer) for index, offer in enumerate(plan.failover)]
     layout = plan.choice.layout if plan.choice is not None else None
     objections = placer.objections(workload, layout) if layout is not None else None
+    candidates = tuple(placer.candidate(workload, place_of(key, offer)) for key, offer in offers if offer is not None)
     return OfferedFacts(
         name=workload.name,
         path=path,
@@ -89,25 +94,51 @@ def _placement(
         locate=locate,
         workload=workload,
         shape=placer.shape(workload),
-        candidates=tuple(placer.candidate(workload, _place(key, offer)) for key, offer in offers if offer is not None),
+        candidates=candidates,
         plan=plan if plan.choice is None else None,
         layout_objections=objections,
         degrees_possible=placer.degrees(workload) if objections else (),
         digest_stated=plan.workload_digest,
         digest_found=workload.digest,
+        figures=tuple(_figures(plan, candidates[0])) if plan.choice is not None else (),
+        catalog_stated=plan.catalog_digest,
+        catalog_found=placer.catalog.digest,
+        container=value_of(workload, "run.image"),
+        command=value_of(workload, "run.command"),
         pinned=bool(workload.placement.instance_types),
         suggest=lambda: placer.suggestion(workload),
     )
 
 
-def _place(key: str, offer: PlannedOffer) -> Place:
-    return Place(
-        key=key,
-        cloud=offer.cloud,
-        instance_type=offer.instance_type,
-        region=offer.region,
-        zone=offer.zone,
-        capacity_type=offer.capacity_type,
-        instances=offer.instances,
-        layout=offer.layout,
-    )
+def _figures(plan: Plan, candidate: Candidate) -> Iterator[Figure]:
+    """The figures of a plan's choice beside those that come out again."""
+    choice, stated, fit = plan.choice, plan.footprint, candidate.fit
+    price = candidate.price_usd_per_hour
+    if choice is None or isinstance(price, Unknown):
+        return
+    yield _figure("choice.price_usd_per_hour", "price an hour", _usd(choice.price_usd_per_hour), _usd(price))
+    if plan.cost is not None:
+        compute = price * choice.instances if price is not None else None
+        yield _figure(
+            "cost.compute_usd_per_hour", "compute an hour", _usd(plan.cost.compute_usd_per_hour), _usd(compute)
+        )
+    if stated is None or not isinstance(fit, OfferFit) or fit.footprint is None:
+        return
+    for name in _SIZES:
+        key, words = f"footprint.per_gpu.{name}", f"{name.removesuffix('_bytes').replace('_', ' ')} per GPU"
+        yield _figure(key, words, _size(getattr(stated.per_gpu, name)), _size(getattr(fit.footprint.per_gpu, name)))
+    usable, found = _size(stated.usable_bytes), _size(fit.footprint.usable_bytes)
+    yield _figure("footprint.usable_bytes", "usable memory per GPU", usable, found)
+    yield _figure("verdict", "verdict", plan.verdict, str(fit.fit))
+
+
+def _figure(key: str, name: str, stated: str | None, found: str | None) -> Figure:
+    return Figure(key=key, name=name, stated=stated, found=found)
+
+
+def _usd(amount: Decimal | None) -> str | None:
+    return f"{decimal_string(amount)} USD/h" if amount is not None else None
+
+
+def _size(size_bytes: int | None) -> str | None:
+    return f"{format_gib(size_bytes)} ({size_bytes} bytes)" if size_bytes is not None else None

@@ -7,16 +7,17 @@ unknown values; pkg/backend/display/json.go for the preview's steps. Versions 3.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from policies.facts import UNKNOWN, Source, Subject
+from policies.facts import UNKNOWN, AttachmentFacts, Source, Subject
+from policies.facts_links import attachments
 from policies.facts_others import Project, resource_subjects
 from policies.facts_own import INSTANCE_RESOURCE, Holder, instance_subjects
 from policies.json_source import JsonSource, PathStep
 from policies.json_value import Value
 from policies.placement import Placer
-from policies.resources import Resource
+from policies.resources import Resource, spellings
 from provisioner.errors import Position, SpecError, UsageError
 
 SIGNATURE = "4dabf18193072939515e22adb298388d"
@@ -41,6 +42,8 @@ TERRAFORM_TYPES = {
     "aws:ec2/launchTemplate:LaunchTemplate": "aws_launch_template",
     "aws:ec2/launchConfiguration:LaunchConfiguration": "aws_launch_configuration",
     "aws:ebs/volume:Volume": "aws_ebs_volume",
+    "aws:ec2/capacityReservation:CapacityReservation": "aws_ec2_capacity_reservation",
+    "aws:ec2/capacityBlockReservation:CapacityBlockReservation": "aws_ec2_capacity_block_reservation",
     "aws:ec2/securityGroup:SecurityGroup": "aws_security_group",
     "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": "aws_default_security_group",
     "aws:ec2/securityGroupRule:SecurityGroupRule": "aws_security_group_rule",
@@ -53,6 +56,11 @@ TERRAFORM_TYPES = {
     "gcp:compute/firewall:Firewall": "google_compute_firewall",
 }
 """Terraform type of a bridged Pulumi type."""
+ATTACHMENT_TYPES = {
+    "aws:ec2/volumeAttachment:VolumeAttachment": "aws_volume_attachment",
+    "gcp:compute/attachedDisk:AttachedDisk": "google_compute_attached_disk",
+}
+"""The same of types that only say what belongs to what."""
 _GONE = (
     "delete",
     "delete-replaced",
@@ -85,12 +93,12 @@ def pulumi_subjects(source: JsonSource, placer: Placer, project: Project) -> tup
         UsageError: a workload inside it is no valid spec, or its parts are of another kind, or it is of a preview that failed.
     """
     subjects: list[Subject] = []
-    count = 0
     try:
         _refuse_failed(source)
-        for state, path in _states(source.document):
-            count += 1
+        states = list(_states(source.document))
+        for state, path in states:
             subjects.extend(_subjects(source, state, path, placer, project))
+        subjects.extend(_attached(source, states))
     except (TypeError, AttributeError, KeyError) as error:
         missing = f": the key {error} is missing" if isinstance(error, KeyError) else ""
         raise UsageError(
@@ -98,7 +106,33 @@ def pulumi_subjects(source: JsonSource, placer: Placer, project: Project) -> tup
             where=Position(source.file),
             remedy="write it again with `pulumi preview --json` or `pulumi stack export`",
         ) from None
-    return subjects, count
+    return subjects, len(states)
+
+
+def _attached(
+    source: JsonSource, states: Sequence[tuple[Mapping[str, Any], tuple[PathStep, ...]]]
+) -> Iterator[AttachmentFacts]:
+    """Disks attached to machines; what refers to what is told by ids, or by the engine's own record of dependencies."""
+    types = TERRAFORM_TYPES | ATTACHMENT_TYPES
+    resources: list[Resource] = []
+    by_link: dict[str, Resource] = {}
+    depends: dict[int, Mapping[str, Any]] = {}
+    for state, path in states:
+        if (kind := types.get(str(state.get("type", "")))) is None:
+            continue
+        resource = _bridged(source, state, path, kind)
+        resources.append(resource)
+        depends[id(resource)] = state.get("propertyDependencies") or {}
+        by_link |= {str(state[name]): resource for name in ("urn", "id") if state.get(name)}
+
+    def find(resource: Resource, attribute: str, value: Value) -> Resource | None:
+        if isinstance(value.value, str):
+            return by_link.get(value.value)
+        names = spellings(attribute)
+        urns = [urn for name in names for urn in depends[id(resource)].get(name) or ()]
+        return by_link.get(str(urns[0])) if len(urns) == 1 else None
+
+    yield from attachments(resources, find)
 
 
 def _refuse_failed(source: JsonSource) -> None:
@@ -115,14 +149,15 @@ def _refuse_failed(source: JsonSource) -> None:
 def _states(document: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], tuple[PathStep, ...]]]:
     """Resources that exist after the document's steps, with their places."""
     if isinstance(document.get("steps"), list):
-        seen: list[tuple[object, object]] = []
+        seen: dict[object, list[object]] = {}
         for index, step in enumerate(document["steps"]):
             new = step.get("newState")
             if step.get("op") in _GONE or not isinstance(new, Mapping):
                 continue
             # A replacement is told in several steps; one resource is judged once, unless they differ.
-            if (told := (new.get("urn"), new.get("inputs"))) not in seen:
-                seen.append(told)
+            told = seen.setdefault(new.get("urn"), [])
+            if new.get("inputs") not in told:
+                told.append(new.get("inputs"))
                 yield new, ("steps", index, "newState")
         return
     for index, state in enumerate(document["deployment"].get("resources") or ()):
@@ -133,28 +168,42 @@ def _states(document: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], tu
 def _subjects(
     source: JsonSource, state: Mapping[str, Any], path: tuple[PathStep, ...], placer: Placer, project: Project
 ) -> Iterator[Subject]:
-    token, urn = str(state.get("type", "")), str(state.get("urn", ""))
-    name = urn.rpartition("::")[2] or urn or token
-    inputs, outputs = plain(state.get("inputs") or {}), plain(state.get("outputs") or {})
-    held = {**outputs, **inputs} if isinstance(inputs, Mapping) and isinstance(outputs, Mapping) else inputs
+    token, name = str(state.get("type", "")), _name(state)
     if token == INSTANCE_RESOURCE:
         holder = Holder(name, source.file, Source.PULUMI, lambda inner: source.position((*path, "inputs", *inner)))
         try:
-            yield from instance_subjects(Value(held, (*path, "inputs")), holder, placer)
+            yield from instance_subjects(Value(_held(state), (*path, "inputs")), holder, placer)
         except SpecError as error:
             where = source.position((*path, "inputs", "workload"))
             raise UsageError(f"the workload of {name}: {error.message}", where=where, remedy=error.remedy) from None
     elif token in TERRAFORM_TYPES:
-        resource = Resource(
-            address=name,
-            type=TERRAFORM_TYPES[token],
-            attributes=Value(held, (*path, "inputs")),
-            json=source,
-            source=Source.PULUMI,
-            sensitive=secret_names(state.get("inputs")),
-            declared=frozenset(inputs) if isinstance(inputs, Mapping) else None,
-        )
-        yield from resource_subjects(resource, TERRAFORM_TYPES[token], placer, project)
+        resource = _bridged(source, state, path, TERRAFORM_TYPES[token])
+        yield from resource_subjects(resource, resource.type, placer, project)
+
+
+def _bridged(source: JsonSource, state: Mapping[str, Any], path: tuple[PathStep, ...], kind: str) -> Resource:
+    """A resource of a bridged provider under Terraform's names."""
+    inputs = plain(state.get("inputs") or {})
+    return Resource(
+        address=_name(state),
+        type=kind,
+        attributes=Value(_held(state), (*path, "inputs")),
+        json=source,
+        source=Source.PULUMI,
+        sensitive=secret_names(state.get("inputs")),
+        declared=frozenset(inputs) if isinstance(inputs, Mapping) else None,
+    )
+
+
+def _name(state: Mapping[str, Any]) -> str:
+    urn = str(state.get("urn", ""))
+    return urn.rpartition("::")[2] or urn or str(state.get("type", ""))
+
+
+def _held(state: Mapping[str, Any]) -> Any:
+    """Inputs, and what was observed where the program says nothing."""
+    inputs, outputs = plain(state.get("inputs") or {}), plain(state.get("outputs") or {})
+    return {**outputs, **inputs} if isinstance(inputs, Mapping) and isinstance(outputs, Mapping) else inputs
 
 
 def plain(value: Any, depth: int = 0) -> Any:

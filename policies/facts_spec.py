@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from policies.facts import UNKNOWN, Candidate, Known, OfferedFacts, Source, SpecFacts, Subject, Unknown
-from policies.placement import Placer
+from policies.facts import UNKNOWN, Candidate, Known, OfferedFacts, Source, SpecFacts, Subject, Unknown, value_of
+from policies.placement import Placer, place_of
 from provisioner.errors import Position, SpecError
 from provisioner.planner.judge import OfferFit
 from provisioner.planner.plan import Plan
@@ -101,18 +101,21 @@ def plan_facts(
         plan=plan,
         layout_objections=objections,
         degrees_possible=placer.degrees(workload) if objections else (),
+        container=value_of(workload, "run.image"),
+        command=value_of(workload, "run.command"),
         pinned=bool(workload.placement.instance_types),
         suggest=lambda: placer.suggestion(workload),
     )
-    return facts if plan.choice is None else _with_choice(facts, plan, placer)
+    return facts if plan.choice is None else _with_choice(facts, workload, plan, placer)
 
 
-def _with_choice(facts: OfferedFacts, plan: Plan, placer: Placer) -> OfferedFacts:
+def _with_choice(facts: OfferedFacts, workload: Workload, plan: Plan, placer: Placer) -> OfferedFacts:
     choice, footprint = plan.choice, plan.footprint
     if choice is None or footprint is None:
         return facts
     instance = placer.catalog.instances.get((choice.cloud, choice.instance_type))
     gpu = placer.catalog.gpus.get(instance.gpu_model or "") if instance is not None else None
+    fit = OfferFit(footprint.fit, footprint, choice.layout, (), choice.gpu)
     candidate = Candidate(
         key=facts.constraint_key,
         cloud=choice.cloud,
@@ -124,7 +127,10 @@ def _with_choice(facts: OfferedFacts, plan: Plan, placer: Placer) -> OfferedFact
         layout=choice.layout,
         instance=instance,
         gpu=gpu,
-        fit=OfferFit(footprint.fit, footprint, choice.layout, (), choice.gpu),
+        fit=fit,
+        planned=placer.planned(workload, instance, gpu, fit),
+        quota=placer.quota(instance, place_of("choice", choice)),
+        cuda_least=placer.cuda_least(gpu),
         price_usd_per_hour=choice.price_usd_per_hour,
         price_as_of=choice.price_as_of,
     )

@@ -7,21 +7,21 @@ the same.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from policies.facts import UNKNOWN, Known, Source, Subject
+from policies.facts_links import ATTACHMENTS, attachments
 from policies.facts_machines import READERS
 from policies.facts_others import Project, resource_subjects
 from policies.json_source import JsonSource, PathStep
 from policies.json_value import Value
 from policies.placement import Placer
+from policies.references import Configuration, bare, configuration_index, find_in_terraform, references
 from policies.resources import Resource
 from provisioner.errors import Position, UsageError
 from provisioner.records import record
 
-_INDEX = re.compile(r'\[(?:"(?:[^"\\]|\\.)*"|[^\]]*)\]')
 _FORMS = ("0", "1")
 """Major versions of the form that are read."""
 _GONE = (["delete"], ["forget"], ["read"])
@@ -51,11 +51,15 @@ def terraform_subjects(source: JsonSource, placer: Placer, project: Project) -> 
     try:
         configuration = configuration_index(source.document)
         entries = list(_entries(source))
-        resources = [_resource(source, entry, configuration) for entry in entries if entry.type in READERS]
+        known = READERS.keys() | ATTACHMENTS.keys()
+        resources = [_resource(source, entry, configuration) for entry in entries if entry.type in known]
         templates = {bare(each.address): each for each in resources if each.type == "aws_launch_template"}
         for resource in resources:
+            if resource.type in ATTACHMENTS:
+                continue
             template = _template_of(resource, templates, configuration)
             subjects.extend(resource_subjects(resource, resource.type, placer, project, template))
+        subjects.extend(attachments(resources, find_in_terraform(resources, configuration)))
     except (TypeError, AttributeError, KeyError) as error:
         missing = f": the key {error} is missing" if isinstance(error, KeyError) else ""
         raise UsageError(
@@ -85,11 +89,6 @@ def _refuse_incomplete(source: JsonSource) -> None:
             where=source.position(("errored",)),
             remedy="mend the error and plan again",
         )
-
-
-def bare(address: str) -> str:
-    """An address without instance keys: ``module.a[0].aws_instance.b["x"]`` is ``module.a.aws_instance.b``."""
-    return _INDEX.sub("", address)
 
 
 @record(frozen=True, slots=True)
@@ -144,7 +143,7 @@ def _module(module: Mapping[str, Any], path: tuple[PathStep, ...]) -> Iterator[_
         yield from _module(inner, (*path, "child_modules", index))
 
 
-def _resource(source: JsonSource, entry: _Entry, configuration: Mapping[str, Mapping[str, Any]]) -> Resource:
+def _resource(source: JsonSource, entry: _Entry, configuration: Configuration) -> Resource:
     configured = configuration.get(bare(entry.address))
     return Resource(
         address=entry.address,
@@ -184,25 +183,6 @@ def _sensitive_names(sensitive: Any) -> frozenset[str]:
     return frozenset(names)
 
 
-def configuration_index(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Configuration blocks of all resources by address without instance keys; empty where the document holds none."""
-    index: dict[str, Mapping[str, Any]] = {}
-    configuration = document.get("configuration")
-    waiting = [("", configuration.get("root_module"))] if isinstance(configuration, Mapping) else []
-    while waiting:
-        prefix, module = waiting.pop()
-        if not isinstance(module, Mapping):
-            continue
-        resources, calls = module.get("resources"), module.get("module_calls")
-        for resource in resources if isinstance(resources, list) else ():
-            if isinstance(resource, Mapping) and isinstance(resource.get("expressions", {}), Mapping):
-                index[f"{prefix}{resource.get('address')}"] = resource
-        for name, call in calls.items() if isinstance(calls, Mapping) else ():
-            if isinstance(call, Mapping):
-                waiting.append((f"{prefix}module.{name}.", call.get("module")))
-    return index
-
-
 def _provider_region(document: Mapping[str, Any], configured: Mapping[str, Any] | None) -> Known[str | None]:
     """Region that a resource's provider is configured with; unknown where it is computed, ``None`` where nothing is said."""
     configuration = document.get("configuration")
@@ -228,7 +208,7 @@ def _variable(document: Mapping[str, Any], expression: Mapping[str, Any]) -> str
 
 
 def _template_of(
-    resource: Resource, templates: Mapping[str, Resource], configuration: Mapping[str, Mapping[str, Any]]
+    resource: Resource, templates: Mapping[str, Resource], configuration: Configuration
 ) -> Resource | None:
     """The launch template of the same plan that an instance refers to."""
     address = bare(resource.address)
@@ -236,21 +216,8 @@ def _template_of(
     if resource.type != "aws_instance" or configured is None:
         return None
     prefix = address.rpartition("aws_instance.")[0]
-    for reference in _references(configured.get("expressions", {}).get("launch_template")):
+    for reference in references(configured.get("expressions", {}).get("launch_template")):
         name = ".".join(reference.split(".")[:2])
         if found := templates.get(f"{prefix}{name}"):
             return found
     return None
-
-
-def _references(value: Any) -> Iterator[str]:
-    """All references below a configuration expression."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _references(item)
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            if key == "references" and isinstance(item, list):
-                yield from (reference for reference in item if isinstance(reference, str))
-            else:
-                yield from _references(item)

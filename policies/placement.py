@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from policies.facts import UNKNOWN, Candidate, Known, Unknown
+from policies.engine_flags import EngineSetting
+from policies.facts import UNKNOWN, Candidate, Known, QuotaRoom, Unknown
 from provisioner.catalog.offers import Offer
 from provisioner.catalog.snapshot import Catalog
 from provisioner.errors import UsageError
 from provisioner.planner.decide import make_plan
-from provisioner.planner.filters import precision, runtime
+from provisioner.planner.filters import gpu_asked, instance_type, precision, runtime
 from provisioner.planner.judge import OfferFit, offer_fit
 from provisioner.planner.plan import Plan, PlannedOffer
-from provisioner.planner.request import Request, demand_for, shape_for
-from provisioner.planner.requirements import Requirements
+from provisioner.planner.request import Request, accelerator_for, demand_for, shape_for
+from provisioner.planner.requirements import Requirements, resolve_requirements
 from provisioner.records import record
 from provisioner.sizing.demand import Demand, ServingDemand
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.layouts import feasible_layouts, layout_objections
 from provisioner.sizing.shapes import ModelShape
 from provisioner.units import format_usd
-from provisioner.workload.spec import Workload
+from provisioner.vocabulary import CapacityType, Engine
+from provisioner.workload.spec import Run, Workload
 
 if TYPE_CHECKING:
     from provisioner.catalog.gpus import Gpu
+    from provisioner.catalog.images import DriverFloor
     from provisioner.catalog.instances import InstanceType
 
 DEGREES_MAX = 16
+_CUDA_LEAST = re.compile(r"CUDA (\d+)\.(\d+)")
 
 
 @record(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class Placer:
     planner: Callable[[Workload], Plan] | None = None
     """Makes the plan of a spec; the planner itself where none is given (``--stack`` keeps a live placement)."""
     _fits: dict[tuple[str, str, str, Layout | None], OfferFit] = field(default_factory=dict)
+    _requirements: dict[str, Requirements] = field(default_factory=dict)
     _plans: dict[tuple[str, str | None], Plan] = field(default_factory=dict)
 
     def candidate(self, workload: Known[Workload], place: Place) -> Candidate:
@@ -72,6 +78,8 @@ class Placer:
             bare,
             instance=instance,
             gpu=gpu,
+            quota=self.quota(instance, place),
+            cuda_least=self.cuda_least(gpu),
             price_usd_per_hour=price,
             price_as_of=as_of,
             regions_offered=frozenset(offer.region for offer in offers) if instance is not None else None,
@@ -80,7 +88,13 @@ class Placer:
         if isinstance(workload, Unknown):
             return found
         fit = self._fit_of(workload, instance, place.layout)
-        return replace(found, fit=fit, refusals=self._refusals(workload, instance, gpu))
+        return replace(
+            found,
+            fit=fit,
+            refusals=self._refusals(workload, instance, gpu),
+            breaches=self._breaches(workload, instance, gpu),
+            planned=self.planned(workload, instance, gpu, fit),
+        )
 
     def _fit_of(self, workload: Workload, instance: InstanceType | None, layout: Layout | None) -> OfferFit | None:
         """The fit on a row of the catalog; ``None`` where it has no such row."""
@@ -104,6 +118,76 @@ class Placer:
                 needed = f" (needed: {refusal.needed})" if refusal.needed else ""
                 found[refusal.filter] = f"{refusal.reason}{needed}"
         return found
+
+    def _breaches(self, workload: Workload, instance: InstanceType | None, gpu: Gpu | None) -> Known[Mapping[str, str]]:
+        """Why an instance type is none of those that the spec names, by planner filter."""
+        if instance is None or gpu is None:
+            return UNKNOWN
+        key = workload.digest
+        if key not in self._requirements:
+            self._requirements[key] = resolve_requirements(workload, self.catalog, None)
+        request = Request(workload, self.shape(workload), self.demand(workload), self._requirements[key])
+        refusals = (check(request, instance, gpu) for check in (instance_type, gpu_asked))
+        return {
+            refusal.filter: f"{refusal.available} is {refusal.reason}" for refusal in refusals if refusal is not None
+        }
+
+    def planned(
+        self, workload: Workload, instance: InstanceType | None, gpu: Gpu | None, fit: OfferFit | None
+    ) -> dict[EngineSetting, Known[str]]:
+        """How the engine would be started on an offer; empty where the spec leaves that to us, or nothing can be sized."""
+        run, demand = workload.run, self.demand(workload)
+        if not isinstance(run, Run) or not run.command or not isinstance(demand, ServingDemand):
+            return {}
+        if instance is None or gpu is None or fit is None or fit.footprint is None or fit.layout is None:
+            return {}
+        slots = demand.concurrency if demand.engine is Engine.LLAMA_CPP else 1
+        share = fit.footprint.usable_bytes / accelerator_for(gpu, instance).memory_usable_bytes
+        return {
+            EngineSetting.TENSOR_PARALLEL: str(fit.layout.tensor_parallel),
+            EngineSetting.PIPELINE_PARALLEL: str(fit.layout.pipeline_parallel),
+            EngineSetting.CONTEXT: str(demand.context_tokens * slots),
+            EngineSetting.MEMORY_SHARE: f"{share:.2f}",
+            EngineSetting.QUANTISATION: demand.weights,
+            EngineSetting.KV_CACHE: str(demand.kv_dtype),
+        }
+
+    def quota(self, instance: InstanceType | None, place: Place) -> Known[QuotaRoom | None]:
+        """What an offer takes of the account's quota; ``None`` where it takes none that is known, or no quota was ever read."""
+        if instance is None or not self.catalog.has_account_quotas:
+            return None
+        if (
+            isinstance(place.capacity_type, Unknown)
+            or isinstance(place.instances, Unknown)
+            or isinstance(place.region, Unknown)
+        ):
+            return UNKNOWN
+        kind = place.capacity_type or CapacityType.ON_DEMAND
+        need = self.catalog.quota_need(instance, CapacityType(kind)) if kind in list(CapacityType) else None
+        if need is None or place.region is None:
+            return None
+        account = self.catalog.account_quota(instance.cloud, place.region, need.quota.code)
+        return QuotaRoom(
+            name=need.quota.name,
+            code=need.quota.code,
+            unit=need.quota.unit,
+            needed=need.units * place.instances,
+            limit=account.limit if account is not None else None,
+            as_of=account.as_of if account is not None else None,
+        )
+
+    def driver_floor(self, gpu: Gpu | None) -> DriverFloor | None:
+        """Which drivers and CUDA versions know a GPU; ``None`` where that is not noted."""
+        capability = gpu.compute_capability if gpu is not None else None
+        if capability is None:
+            return None
+        return next((row for row in self.catalog.driver_floors if capability in row.compute_capabilities), None)
+
+    def cuda_least(self, gpu: Gpu | None) -> tuple[int, int] | None:
+        """The oldest CUDA version that knows a GPU; ``None`` where any will do or that is not noted."""
+        floor = self.driver_floor(gpu)
+        match = _CUDA_LEAST.search(floor.cuda) if floor is not None else None
+        return (int(match[1]), int(match[2])) if match else None
 
     def shape(self, workload: Workload) -> ModelShape:
         """The shape of the workload's model.
@@ -196,6 +280,20 @@ class Placer:
         return None if None in zones or not zones else frozenset(zone for zone in zones if zone is not None)
 
 
+def place_of(key: str, offer: PlannedOffer) -> Place:
+    """An offer of a plan as a place."""
+    return Place(
+        key=key,
+        cloud=offer.cloud,
+        instance_type=offer.instance_type,
+        region=offer.region,
+        zone=offer.zone,
+        capacity_type=offer.capacity_type,
+        instances=offer.instances,
+        layout=offer.layout,
+    )
+
+
 def _uncatalogued(place: Place) -> Candidate:
     """An offer with what its document says; what the catalog would say of it is not known."""
     return Candidate(
@@ -216,6 +314,10 @@ def _uncatalogued(place: Place) -> Candidate:
         refusals=UNKNOWN,
         regions_offered=UNKNOWN,
         zones_offered=UNKNOWN,
+        breaches=UNKNOWN,
+        planned=UNKNOWN,
+        quota=UNKNOWN,
+        cuda_least=UNKNOWN,
     )
 
 

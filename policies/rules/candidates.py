@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from policies.facts import Candidate, PlacementFacts, Unknown
+from policies.facts import UNKNOWN, Candidate, Known, PlacementFacts, Unknown
 from policies.rule import Outcome, unknown
+from provisioner.planner.request import usual_engine
+from provisioner.vocabulary import Engine
 
 
 def candidates_of(facts: PlacementFacts) -> tuple[tuple[Candidate, ...], Outcome | None]:
@@ -19,18 +21,31 @@ def candidates_of(facts: PlacementFacts) -> tuple[tuple[Candidate, ...], Outcome
     return facts.candidates, None
 
 
+def engine_of(facts: PlacementFacts) -> Known[Engine | None]:
+    """The engine that serves the workload; ``None`` for a training."""
+    if isinstance(facts.workload, Unknown):
+        return UNKNOWN
+    inference = facts.workload.inference
+    if inference is None:
+        return None
+    if inference.engine is not None:
+        return inference.engine.name
+    if isinstance(facts.shape, Unknown) or facts.shape is None:
+        return UNKNOWN
+    return usual_engine(facts.shape)
+
+
 def machines_of(facts: PlacementFacts) -> tuple[tuple[Candidate, ...], Outcome | None]:
     """The same, one of each kind of machine: twelve zones of one type are one finding."""
     candidates, outcome = candidates_of(facts)
-    return distinct(
-        candidates, "region", "capacity_type", "price_usd_per_hour", "price_as_of", "regions_offered"
-    ), outcome
+    others = ("region", "capacity_type", "price_usd_per_hour", "price_as_of", "regions_offered", "quota", "breaches")
+    return distinct(candidates, *others), outcome
 
 
 def offers_of(facts: PlacementFacts) -> tuple[tuple[Candidate, ...], Outcome | None]:
     """The same, one of each kind of machine, region and price, whatever the zone."""
     candidates, outcome = candidates_of(facts)
-    return distinct(candidates, "price_as_of"), outcome
+    return distinct(candidates, "price_as_of", "quota"), outcome
 
 
 def distinct(candidates: tuple[Candidate, ...], *ignored: str) -> tuple[Candidate, ...]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from policies.facts import UNKNOWN, Candidate, MachineFacts, PlacementFacts, Unknown
 from policies.rule import Outcome, Rule, Setting, Severity, failed, passed, unknown
-from policies.rules.candidates import machines_of
-from provisioner.planner.request import usual_engine
+from policies.rules.candidates import engine_of, machines_of
 from provisioner.vocabulary import Attention, Engine
 
 FLASH_CAPABILITY = (8, 0)
@@ -66,20 +66,11 @@ def flash_attention(facts: PlacementFacts, setting: Setting) -> Iterator[Outcome
 def engine_capability(facts: PlacementFacts, setting: Setting) -> Iterator[Outcome]:
     """The engine still supports the GPU's generation."""
     del setting
-    if isinstance(facts.workload, Unknown):
+    engine = engine_of(facts)
+    if isinstance(engine, Unknown):
         yield unknown("inference.engine", f"the engine of {facts.name} is not known yet", "write it as a constant")
         return
-    inference = facts.workload.inference
-    if inference is None:
-        return
-    if inference.engine is not None:
-        engine = inference.engine.name
-    elif isinstance(facts.shape, Unknown) or facts.shape is None:
-        yield unknown("inference.engine", f"the engine of {facts.name} is not known yet", "write it as a constant")
-        return
-    else:
-        engine = usual_engine(facts.shape)
-    least = ENGINE_CAPABILITY.get(engine)
+    least = ENGINE_CAPABILITY.get(engine) if engine is not None else None
     if least is not None:
         yield from _capable(facts, least, str(engine), "take a newer GPU, or llama.cpp, which supports old ones")
 
@@ -126,6 +117,72 @@ def host_maintenance(facts: MachineFacts, setting: Setting) -> Iterator[Outcome]
         )
 
 
+_CUDA_TAG = re.compile(r"(?:^|[^a-z0-9])cu(?:da)?[-_]?(\d{2})(\d)(?![\d.])|cuda[-_:]?(\d{2})\.(\d{1,2})", re.IGNORECASE)
+_CUDA_IMAGE = re.compile(r"(?:^|/)cuda:(\d{2})\.(\d{1,2})", re.IGNORECASE)
+_DRIVER = re.compile(r"nvidia[-_](?:driver[-_])?(\d{3})(?!\d)", re.IGNORECASE)
+
+
+def cuda_of(image: str) -> tuple[int, int] | None:
+    """The CUDA version that a container image's name tells (``cu118``, ``cuda12.8``, ``nvidia/cuda:11.4.3``), or ``None``."""
+    name = image.partition("@")[0]
+    match = _CUDA_IMAGE.search(name) or _CUDA_TAG.search(name)
+    if match is None:
+        return None
+    major, minor = (group for group in match.groups() if group is not None)
+    return int(major), int(minor)
+
+
+def container_cuda(facts: PlacementFacts, setting: Setting) -> Iterator[Outcome]:
+    """A container built for a CUDA version runs on GPUs that this version knows."""
+    del setting
+    key = "run.image"
+    if isinstance(facts.container, Unknown):
+        yield unknown(key, f"the image of {facts.name} is not known yet", "write it in run.image")
+        return
+    cuda = cuda_of(facts.container) if facts.container is not None else None
+    if cuda is None:
+        return
+    candidates, outcome = machines_of(facts)
+    if outcome is not None:
+        yield outcome
+    for candidate in candidates:
+        least = candidate.cuda_least
+        if isinstance(least, Unknown):
+            message = f"which CUDA versions {candidate.label} takes is not known yet"
+            yield unknown(key, message, "write its type as a constant", identity=candidate.label)
+        elif least is None or cuda >= least:
+            yield passed(key)
+        else:
+            message = f"the image is built for CUDA {cuda[0]}.{cuda[1]}; {candidate.label} needs {least[0]}.{least[1]} or newer"
+            yield failed(
+                key, message, f"take an image of CUDA {least[0]}.{least[1]} or newer", identity=candidate.label
+            )
+
+
+def image_driver(facts: MachineFacts, setting: Setting) -> Iterator[Outcome]:
+    """A machine image that names its driver has one that drives the GPU."""
+    del setting
+    if isinstance(facts.image, Unknown):
+        if facts.driver_branches is not None:
+            yield unknown("image", f"the driver of {facts.name} is not known yet", "write the image as a constant")
+        return
+    match = _DRIVER.search(facts.image or "")
+    if match is None or facts.driver_branches is None:
+        return
+    if isinstance(facts.driver_branches, Unknown):
+        yield unknown("image", f"which driver {facts.name} needs is not known yet", "write its type as a constant")
+        return
+    branch, (first, last) = int(match[1]), facts.driver_branches
+    if first is not None and branch < first:
+        message = f"{facts.name} has a GPU that driver branch {first} is the first to know; its image has {branch}"
+        yield failed("image", message, f"take an image with driver branch {first} or newer")
+    elif last is not None and branch > last:
+        message = f"{facts.name} has a GPU that driver branch {last} is the last to know; its image has {branch}"
+        yield failed("image", message, f"take an image with driver branch {last} or older")
+    else:
+        yield passed("image")
+
+
 RULES = (
     Rule(
         "gpu-runtime",
@@ -163,6 +220,24 @@ RULES = (
         Severity.HIGH,
         (PlacementFacts,),
         engine_capability,
+    ),
+    Rule(
+        "container-cuda",
+        "hardware",
+        "The container's CUDA version knows the GPU",
+        "Kernels are built per GPU generation: an older CUDA has none for a newer GPU, and the first call fails.",
+        Severity.HIGH,
+        (PlacementFacts,),
+        container_cuda,
+    ),
+    Rule(
+        "image-driver",
+        "hardware",
+        "The machine image's driver knows the GPU",
+        "With a driver of the wrong branch the machine boots, bills and shows no GPU.",
+        Severity.HIGH,
+        (MachineFacts,),
+        image_driver,
     ),
     Rule(
         "host-maintenance",

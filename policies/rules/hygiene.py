@@ -101,6 +101,42 @@ def plan_intact(facts: PlacementFacts, setting: Setting) -> Iterator[Outcome]:
         yield passed(key)
 
 
+def plan_figures(facts: PlacementFacts, setting: Setting) -> Iterator[Outcome]:
+    """The figures that a saved plan states are those that come out of sizing and catalog."""
+    del setting
+    if isinstance(facts.figures, Unknown):
+        yield unknown(
+            "footprint", f"the figures of {facts.name} are not known", "make the plan again with `gpuprov plan`"
+        )
+        return
+    for figure in facts.figures:
+        if isinstance(figure.found, Unknown):
+            message = f"whether {figure.name} of {figure.stated} is right is not known"
+            yield unknown(figure.key, message, "make the plan again with `gpuprov plan`", identity=figure.key)
+        elif figure.stated == figure.found:
+            yield passed(figure.key)
+        else:
+            stated, found = figure.stated or "nothing", figure.found or "not known"
+            message = f"the plan states {stated} as {figure.name}; computed again it is {found}"
+            yield failed(figure.key, message, "make the plan again with `gpuprov plan`", identity=figure.key)
+
+
+def plan_catalog(facts: PlacementFacts, setting: Setting) -> Iterator[Outcome]:
+    """A saved plan was made from the catalog that it is judged with."""
+    del setting
+    key = "catalog.digest"
+    if facts.catalog_stated is None:
+        return
+    remedy = "make the plan again with `gpuprov plan`, or judge it with its own catalog (--catalog)"
+    if isinstance(facts.catalog_found, Unknown) or facts.catalog_found is None:
+        yield unknown(key, "the digest of this catalog is not known", remedy)
+    elif facts.catalog_found == facts.catalog_stated:
+        yield passed(key)
+    else:
+        message = "the plan was made from another catalog than this one: its offers and prices may have changed"
+        yield failed(key, message, remedy)
+
+
 RULES = (
     Rule(
         "owner-tag",
@@ -152,5 +188,25 @@ RULES = (
         (PlacementFacts,),
         plan_intact,
         waivable=False,
+    ),
+    Rule(
+        "plan-figures",
+        "hygiene",
+        "Saved plans state what comes out again",
+        "Reviewers read the figures of a plan, not its arithmetic: an edited footprint or price misleads them even where the offer holds.",
+        Severity.MEDIUM,
+        (PlacementFacts,),
+        plan_figures,
+        level=Level.ADVISORY,
+    ),
+    Rule(
+        "plan-catalog",
+        "hygiene",
+        "Saved plans are made from the catalog in use",
+        "Prices and offers move; a plan of an older catalog may name what is dearer or gone.",
+        Severity.LOW,
+        (PlacementFacts,),
+        plan_catalog,
+        level=Level.ADVISORY,
     ),
 )

@@ -311,6 +311,11 @@ class Catalog:
         """What this account may use of a quota in a region, as a refresh read it; ``None`` where it is not known."""
         return self._account_quotas.get((cloud, region, code))
 
+    @property
+    def has_account_quotas(self) -> bool:
+        """Whether limits of an account were ever read."""
+        return bool(self._account_quotas)
+
     @cached_property
     def _account_quotas(self) -> dict[tuple[str, str, str], AccountQuota]:
         if QUOTAS not in self._files.names:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tests.policies.cases.availability import AVAILABILITY
 from tests.policies.cases.capacity import CAPACITY
+from tests.policies.cases.commands import COMMANDS
 from tests.policies.cases.common import Cases
 from tests.policies.cases.cost import COST
 from tests.policies.cases.hardware import HARDWARE
@@ -11,6 +13,16 @@ from tests.policies.cases.lifecycle import LIFECYCLE
 from tests.policies.cases.security import SECURITY
 from tests.policies.cases.sizing import SIZING
 
-CASES: dict[str, Cases] = {**SIZING, **HARDWARE, **COST, **CAPACITY, **LIFECYCLE, **SECURITY, **HYGIENE}
+CASES: dict[str, Cases] = {
+    **SIZING,
+    **COMMANDS,
+    **HARDWARE,
+    **COST,
+    **CAPACITY,
+    **AVAILABILITY,
+    **LIFECYCLE,
+    **SECURITY,
+    **HYGIENE,
+}
 
 __all__ = ["CASES", "Cases"]

@@ -193,3 +193,32 @@ def test_the_base_spec_of_these_tests_passes() -> None:
     assert BASE["name"] == "chat"
     results = {finding.result for finding in judge([spec()], Policy(), TODAY).results}
     assert results == {Result.PASS}
+
+
+@pytest.mark.parametrize(
+    ("command", "rules"),
+    [
+        (["vllm", "serve", "m", "--max-model-len", "8192", "-tp", "1"], set()),
+        (["vllm", "serve", "m", "--max-model-len", "65536"], {"command-over-plan"}),
+        (["sh", "-c", "vllm serve m --max-model-len=65536 && sleep 1"], {"command-over-plan"}),
+        (["vllm", "serve", "m", "--gpu-memory-utilization", "0.3"], {"command-over-plan"}),
+        (["vllm", "serve", "m", "-tp", "2"], {"command-over-plan"}),
+        (["vllm", "serve", "m", "--max-model-len", "4096"], {"command-differs"}),
+        (["python", "serve.py", "--max-model-len-of-mine", "99999"], set()),
+    ],
+)
+def test_a_command_is_held_against_the_plan_wherever_it_is_judged(
+    tmp_path: Any, command: list[str], rules: set[str]
+) -> None:
+    import json
+
+    from policies.sources import read_file
+    from provisioner.planner.documents import plan_document
+
+    wanted = document({"run": {"image": "x:1", "command": command}, "placement.instance_types": ["g6.xlarge"]})
+    plan = Placer(catalog()).plan(workload({"run": wanted["run"], "placement.instance_types": ["g6.xlarge"]}))
+    (tmp_path / "workload.json").write_text(json.dumps(wanted))
+    (tmp_path / "plan.json").write_text(json.dumps(plan_document(plan)))
+    for name in ("workload.json", "plan.json"):
+        found = judge(read_file(tmp_path / name, Placer(catalog()))[0], Policy(), TODAY).findings
+        assert {each.rule.id for each in found if each.rule.id.startswith("command")} == rules, name

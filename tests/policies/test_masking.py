@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from policies.facts import UNKNOWN, Candidate, Disk, Opening, SpecFacts, Subject
+from policies.facts import UNKNOWN, Candidate, Disk, Figure, Opening, SpecFacts, Subject
 from policies.registry import BY_ID
 from policies.rule import Result, Setting
 from tests.policies.rule_cases import CASES
@@ -68,7 +68,7 @@ def maskable(subject: object) -> list[str]:
 
 def masked(value: Any, dice: random.Random) -> Any:
     """A copy with some of its unknowable fields hidden, parts of tuples and mappings among them."""
-    if isinstance(value, tuple) and value and isinstance(value[0], (Candidate, Disk, Opening)):
+    if isinstance(value, tuple) and value and isinstance(value[0], (Candidate, Disk, Figure, Opening)):
         return tuple(masked(item, dice) for item in value)
     if isinstance(value, dict) and value and dice.random() < 0.5:
         return {key: UNKNOWN if dice.random() < 0.5 else item for key, item in value.items()}

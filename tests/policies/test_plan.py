@@ -81,6 +81,74 @@ def test_a_stated_price_does_not_count(check: Check) -> None:
     assert "price-over-limit" in violated(check(edits))
 
 
+def advised(verdict: Verdict) -> set[str]:
+    return {finding.rule.id for finding in verdict.findings if not finding.is_violation}
+
+
+@pytest.mark.parametrize(
+    ("edits", "words"),
+    [
+        ({"footprint.per_gpu.total_bytes": 1}, "the plan states 0.0 GiB (1 bytes) as total per GPU"),
+        ({"footprint.per_gpu.high_bytes": 2**35}, "high per GPU"),
+        ({"footprint.per_gpu.weights_bytes": 5}, "weights per GPU"),
+        ({"footprint.usable_bytes": 2**40}, "usable memory per GPU"),
+        ({"choice.price_usd_per_hour": "0.01"}, "the plan states 0.01 USD/h as price an hour; computed again it is "),
+        ({"choice.price_usd_per_hour": None}, "the plan states nothing as price an hour"),
+        ({"cost.compute_usd_per_hour": "0.01"}, "compute an hour"),
+        ({"verdict": "borderline"}, "the plan states borderline as verdict; computed again it is fits"),
+    ],
+)
+def test_an_edited_figure_is_said_although_the_offer_still_holds(
+    check: Check, edits: dict[str, Any], words: str
+) -> None:
+    verdict = check(edits)
+    assert not violated(verdict)
+    found = [finding for finding in verdict.findings if finding.rule.id == "plan-figures"]
+    assert any(words in finding.outcome.message for finding in found)
+    key = next(iter(edits)).split(".")[-1]
+    assert f'"{key}"' in Path("plan.json").read_text().splitlines()[found[0].position.line - 1]
+
+
+def test_a_plan_of_another_catalog_is_said(check: Check) -> None:
+    assert not advised(check()) & {"plan-figures", "plan-catalog"}
+    (finding,) = [each for each in check({"catalog.digest": "sha256:0"}).findings if each.rule.id == "plan-catalog"]
+    assert "another catalog" in finding.outcome.message
+
+
+@pytest.mark.parametrize(
+    ("edits", "changes"),
+    [
+        ({"choice.region": "us-west-2", "choice.zone": None}, {"placement.regions": ["us-east-1"]}),
+        ({"failover.0.cloud": "gcp"}, {"placement.clouds": ["aws"]}),
+        ({"choice.instance_type": "g5.xlarge"}, {"placement.gpus": ["L4", "L40S"]}),
+        ({"choice.cloud": "aws", "choice.instance_type": "g5.xlarge"}, {"placement.exclude_gpus": ["A10G"]}),
+        ({"choice.instance_type": "g5.xlarge"}, {"placement.instance_types": ["g6.xlarge", "g6e.xlarge"]}),
+        ({"choice.instances": 4}, {}),
+        ({"choice.instance_type": "p9.unheard"}, {"placement.gpus": ["L4", "L40S"]}),
+    ],
+)
+def test_an_offer_outside_the_placement_is_caught(check: Check, edits: dict[str, Any], changes: dict[str, Any]) -> None:
+    assert "placement-kept" not in violated(check(None, changes))
+    assert "placement-kept" in violated(check(edits, changes))
+
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/workload.yaml"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=[path.parent.name for path in EXAMPLES])
+def test_the_figures_of_each_example_come_out_again(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from provisioner.workload.load import load
+
+    plan = Placer(catalog()).plan(load(path).workload)
+    monkeypatch.chdir(tmp_path)
+    Path("plan.json").write_text(json.dumps(plan_document(plan)))
+    verdict = judge(read_file(Path("plan.json"), Placer(catalog()))[0], Policy(), TODAY)
+    assert not {finding.rule.id for finding in verdict.findings} & {"plan-figures", "plan-catalog", "plan-intact"}
+    assert "placement-kept" not in violated(verdict)
+
+
 def test_a_plan_of_nothing_is_under_sized(check: Check) -> None:
     changes = {"model.id": "meta-llama/Llama-3.1-70B-Instruct", "placement": {"instance_types": ["g6.xlarge"]}}
     verdict = check(None, changes)

@@ -251,6 +251,22 @@ def test_the_tag_places_the_workload_on_the_machine(read: Read, tmp_path: Path) 
     assert "under-sized" in violated(read(preview((AWS_TYPE, inputs))))
 
 
+@pytest.mark.parametrize(("zone", "rules"), [("us-east-1a", set()), ("us-east-1d", {"volume-zone"})])
+def test_what_is_attached_to_what_is_told_by_ids_or_by_the_engine(read: Read, zone: str, rules: set[str]) -> None:
+    disk, machine = {"encrypted": True, "availabilityZone": zone}, MACHINE | {"availabilityZone": "us-east-1a"}
+    kinds = ("aws:ebs/volume:Volume", AWS_TYPE, "aws:ec2/volumeAttachment:VolumeAttachment")
+    urns = [f"urn:pulumi:dev::p::{kind}::m{n}" for n, kind in enumerate(kinds)]
+    known = state((kinds[0], disk), (kinds[1], machine), (kinds[2], {"volumeId": "vol-1", "instanceId": "i-1"}))
+    for held, name in zip(known["deployment"]["resources"], ("vol-1", "i-1", "a-1"), strict=True):
+        held["id"] = name
+    assert violated(read(known)) == rules
+    later = preview((kinds[0], disk), (kinds[1], machine), (kinds[2], {"volumeId": LATER, "instanceId": LATER}))
+    depends = {"volumeId": [urns[0]], "instanceId": [urns[1]]}
+    later["steps"][2]["newState"]["propertyDependencies"] = depends
+    assert violated(read(later)) == rules
+    assert violated(read({"steps": [*later["steps"][:2]]})) == set()
+
+
 def test_an_invalid_workload_is_a_wrong_document(read: Read) -> None:
     with pytest.raises(UsageError, match="m0"):
         read(preview((OWN_TYPE, OWN | {"workload": document({"inferense": {}})})))

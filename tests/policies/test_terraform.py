@@ -418,6 +418,110 @@ def test_the_tag_places_the_workload_on_the_machine(read: Read, tmp_path: Path) 
     assert violated(read(change("aws_instance", good, unknown={"instance_type": True}))) >= {"under-sized"}
 
 
+ATTACH = {"device_name": "/dev/sdf"}
+
+
+def links(volume: str, instance: str, module: str = "") -> dict[str, Any]:
+    """A configuration in which an attachment refers to a volume and an instance."""
+    expressions = {
+        "volume_id": {"references": [f"{volume}.id", volume]},
+        "instance_id": {"references": [f"{instance}.id", instance]},
+    }
+    inner = {"resources": [{"address": "aws_volume_attachment.a", "expressions": expressions}]}
+    return {"root_module": {"module_calls": {module: {"module": inner}}} if module else inner}
+
+
+def attach(volume_zone: str, machine_zone: str | None, suffix: str = "", prefix: str = "") -> list[dict[str, Any]]:
+    unknown = {"volume_id": True, "instance_id": True}
+    machine = GOOD_INSTANCE | {"availability_zone": machine_zone} if machine_zone else GOOD_INSTANCE
+    parts = (
+        ("aws_ebs_volume.d", {"encrypted": True, "availability_zone": volume_zone}, {}),
+        ("aws_instance.m", machine, {} if machine_zone else {"availability_zone": True}),
+        ("aws_volume_attachment.a", ATTACH, unknown),
+    )
+    return [
+        change(address.partition(".")[0], after, unknown=hidden) | {"address": f"{prefix}{address}{suffix}"}
+        for address, after, hidden in parts
+    ]
+
+
+def test_a_disk_of_another_zone_than_its_machine_is_found(read: Read) -> None:
+    told = links("aws_ebs_volume.d", "aws_instance.m")
+    assert not violated(read(*attach("us-east-1a", "us-east-1a"), configuration=told))
+    subjects = read(*attach("us-east-1a", "us-east-1b"), configuration=told)
+    (finding,) = verdict(subjects).violations
+    assert finding.rule.id == "volume-zone"
+    assert "us-east-1b" in str(finding.outcome.remedy)
+    assert violated(read(*attach("us-east-1a", None), configuration=told)) == {"volume-zone"}
+    assert not violated(read(*attach("us-east-1a", "us-east-1b")))  # nothing says what is attached to what
+    counted = [*attach("us-east-1a", "us-east-1a", "[0]"), *attach("us-east-1b", "us-east-1a", "[1]")]
+    assert {f.subject for f in verdict(read(*counted, configuration=told)).violations} == {"aws_volume_attachment.a[1]"}
+    deep = attach("us-east-1a", "us-east-1b", prefix="module.pool.")
+    inside = links("aws_ebs_volume.d", "aws_instance.m", "pool")
+    assert violated(read(*deep, configuration=inside)) == {"volume-zone"}
+
+
+def test_the_ids_of_a_state_tell_what_is_attached_to_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    values = {
+        "aws_ebs_volume": {"id": "vol-1", "encrypted": True, "availability_zone": "us-east-1a"},
+        "aws_instance": GOOD_INSTANCE | {"id": "i-1", "availability_zone": "us-east-1c"},
+        "aws_volume_attachment": {"volume_id": "vol-1", "instance_id": "i-1"},
+    }
+    resources = [
+        {"address": f"{kind}.x", "mode": "managed", "type": kind, "values": held} for kind, held in values.items()
+    ]
+    Path("state.json").write_text(
+        json.dumps(
+            {"format_version": "1.0", "terraform_version": "1.9", "values": {"root_module": {"resources": resources}}}
+        )
+    )
+    assert violated(read_file(Path("state.json"), Placer(catalog()))[0]) == {"volume-zone"}
+
+
+def test_a_google_disk_of_another_zone_is_found(read: Read) -> None:
+    link = "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-b/disks/d"
+    for zone, rules in (("us-central1-a", {"volume-zone"}), ("us-central1-b", set())):
+        after = GOOD_GCP | {"zone": zone, "attached_disk": [{"source": link}]}
+        assert violated(read(change("google_compute_instance", after))) == rules
+    machine = change(
+        "google_compute_instance",
+        GOOD_GCP | {"attached_disk": [{}, {}]},
+        unknown={"attached_disk": [{"source": True}, {"source": True}]},
+    )
+    disks = [change("google_compute_disk", {"zone": f"us-central1-{zone}"}, name=zone) for zone in "ac"]
+    sources = [{"source": {"references": [f"google_compute_disk.{zone}.id"]}} for zone in "ac"]
+    told = {
+        "root_module": {
+            "resources": [{"address": "google_compute_instance.gpu", "expressions": {"attached_disk": sources}}]
+        }
+    }
+    (finding,) = verdict(read(machine, *disks, configuration=told)).violations
+    assert finding.rule.id == "volume-zone"
+    assert "google_compute_disk.c" in finding.outcome.message
+
+
+@pytest.mark.parametrize(
+    ("end", "rules"),
+    [
+        ("2026-12-02T23:59:59Z", {"reservation-expiry"}),
+        ("2027-06-01T00:00:00Z", set()),
+        (None, set()),
+        ("soon", {"reservation-expiry"}),
+    ],
+)
+def test_the_end_of_a_reservation_is_read(read: Read, end: str | None, rules: set[str]) -> None:
+    subjects = read(change("aws_ec2_capacity_reservation", {"instance_type": "p5.48xlarge", "end_date": end}))
+    assert {finding.rule.id for finding in verdict(subjects).findings} == rules
+
+
+def test_a_driver_that_does_not_know_the_gpu_is_found(read: Read) -> None:
+    image = "projects/deeplearning-platform-release/global/images/common-cu121-debian-11-nvidia-{}-v1"
+    for driver, rules in ((570, set()), (470, {"image-driver"})):
+        disk = {"boot_disk": [{"initialize_params": [{"image": image.format(driver), "size": 200}]}]}
+        assert violated(read(change("google_compute_instance", GOOD_GCP | disk))) == rules
+
+
 @pytest.mark.parametrize("path", ["../outside.yaml", "/etc/passwd", "folder", "", "x" * 5000])
 def test_a_tag_that_leads_out_of_the_project_names_no_spec(read: Read, tmp_path: Path, path: str) -> None:
     (tmp_path / "folder").mkdir()

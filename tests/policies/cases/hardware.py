@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from policies.facts import UNKNOWN
-from tests.policies.builders import TRAINING, candidate, gcp, placement
+from typing import Any
+
+from policies.facts import UNKNOWN, PlacementFacts
+from tests.policies.builders import TRAINING, candidate, gcp, machine, placement
 from tests.policies.cases.common import NOT_KNOWN, Cases
 
 T4 = candidate(instance_type="g4dn.xlarge")
 V100 = candidate(instance_type="p3.2xlarge")
 FLASH = {"training.attention": "flash"}
+IMAGE = "projects/deeplearning-platform-release/global/images/common-cu128-ubuntu-2204-nvidia-{}-v20261101"
+
+
+def cuda(image: Any, least: Any) -> PlacementFacts:
+    return placement(candidate(cuda_least=least), container=image)
+
+
 HARDWARE = {
     "gpu-runtime": Cases(
         passes=(placement(), placement(T4), placement(candidate(), candidate(key="failover[1]"))),
@@ -78,5 +87,46 @@ HARDWARE = {
         ),
         boundary=(gcp(on_host_maintenance="TERMINATE"), gcp(on_host_maintenance="MIGRATE")),
         unknowns=(gcp(on_host_maintenance=UNKNOWN), gcp(on_host_maintenance="MIGRATE", has_gpu=UNKNOWN)),
+    ),
+    "container-cuda": Cases(
+        passes=(
+            cuda("nvidia/cuda:12.8.1-runtime-ubuntu22.04", (12, 8)),
+            cuda("acme/serve:2.1-cu129", (12, 8)),
+            cuda("ghcr.io/acme/trainer:cuda12.9-py312", (12, 8)),
+            cuda("acme/cuda-13.0:latest", (12, 9)),
+            cuda("acme/serve:cu118", None),
+        ),
+        fails=(
+            cuda("nvidia/cuda:11.4.3-runtime@sha256:" + "a" * 64, (12, 8)),
+            cuda("acme/serve:2.1-cu118", (12, 8)),
+            cuda("acme/serve:torch2.7.1-cuda11.8-cudnn9", (12, 8)),
+            cuda("acme/serve:cuda_12.6", (12, 8)),
+        ),
+        boundary=(cuda("acme/serve:cu128", (12, 8)), cuda("acme/serve:cu127", (12, 8))),
+        unknowns=(
+            cuda(UNKNOWN, (12, 8)),
+            cuda("acme/serve:cu118", UNKNOWN),
+            placement(container="acme/serve:cu118", candidates=UNKNOWN),
+        ),
+    ),
+    "image-driver": Cases(
+        passes=(
+            machine(image=IMAGE.format(570), driver_branches=(570, None)),
+            machine(image=IMAGE.format(580), driver_branches=(570, 580)),
+            machine(image="ubuntu-accelerator-2404-amd64-with-nvidia-580", driver_branches=(None, 580)),
+        ),
+        fails=(
+            machine(image=IMAGE.format(535), driver_branches=(570, None)),
+            machine(image=IMAGE.format(595), driver_branches=(None, 580)),
+            machine(image="acme-nvidia-driver-550", driver_branches=(580, None)),
+        ),
+        boundary=(
+            machine(image=IMAGE.format(580), driver_branches=(None, 580)),
+            machine(image=IMAGE.format(581), driver_branches=(None, 580)),
+        ),
+        unknowns=(
+            machine(image=UNKNOWN, driver_branches=(570, None)),
+            machine(image=IMAGE.format(535), driver_branches=UNKNOWN),
+        ),
     ),
 }

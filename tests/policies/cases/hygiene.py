@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from policies.facts import UNKNOWN
+from typing import Any
+
+from policies.facts import UNKNOWN, Figure, PlacementFacts
 from tests.policies.builders import gcp, machine, placement, spec
 from tests.policies.cases.common import Cases
+
+
+def stated(value: str | None, found: Any) -> PlacementFacts:
+    sound = Figure(key="verdict", name="verdict", stated="fits", found="fits")
+    return placement(figures=(sound, Figure(key="choice.x", name="x", stated=value, found=found)))
+
+
+def made_from(catalog: str, found: Any) -> PlacementFacts:
+    return placement(catalog_stated=catalog, catalog_found=found)
+
 
 HYGIENE = {
     "owner-tag": Cases(
@@ -46,5 +58,20 @@ HYGIENE = {
             placement(digest_stated="sha256:aa", digest_found="sha256:ab"),
         ),
         unknowns=(placement(digest_stated="sha256:a", digest_found=UNKNOWN),),
+    ),
+    "plan-figures": Cases(
+        passes=(stated("2 GiB", "2 GiB"), stated("1 GiB", "1 GiB"), stated(None, None)),
+        fails=(stated("1 GiB", "20 GiB"), stated("0.1 USD/h", None), stated(None, "0.1 USD/h")),
+        boundary=(
+            stated("1.0 GiB (1073741824 bytes)", "1.0 GiB (1073741824 bytes)"),
+            stated("1.0 GiB (1073741824 bytes)", "1.0 GiB (1073741825 bytes)"),
+        ),
+        unknowns=(placement(figures=UNKNOWN), stated("1 GiB", UNKNOWN)),
+    ),
+    "plan-catalog": Cases(
+        passes=(made_from("sha256:a", "sha256:a"), made_from("sha256:b", "sha256:b"), made_from("x", "x")),
+        fails=(made_from("sha256:a", "sha256:b"), made_from("", "sha256:b"), made_from("sha256:A", "sha256:a")),
+        boundary=(made_from("sha256:a", "sha256:a"), made_from("sha256:a", "sha256:aa")),
+        unknowns=(made_from("sha256:a", UNKNOWN), made_from("sha256:a", None)),
     ),
 }
