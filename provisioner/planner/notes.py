@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from provisioner.planner.bill_notes import bill_notes
-from provisioner.planner.candidates import loaded_weights_bytes
 from provisioner.planner.capabilities import stored_only
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.search import Market
+from provisioner.planner.storage import checkpoint_file_bytes
 from provisioner.planner.suitability import unused_keys
 from provisioner.planner.work import has_known_work
 from provisioner.sizing.demand import ServingDemand, TrainingDemand
@@ -31,7 +31,7 @@ def plan_warnings(request: Request, market: Market, candidate: Candidate, fit: F
     """All warnings about a choice, in the order: memory, host, model, price, bill, work."""
     return (
         *_memory(candidate, fit),
-        *_host(candidate),
+        *_host(request, candidate),
         *_count(candidate),
         *model_warnings(request),
         *_format(request, candidate),
@@ -49,9 +49,9 @@ def _memory(candidate: Candidate, fit: Fit) -> Iterator[str]:
         yield f"borderline: the high end of the prediction, {format_gib(high)}, is over the {format_gib(usable)} usable per GPU"
 
 
-def _host(candidate: Candidate) -> Iterator[str]:
+def _host(request: Request, candidate: Candidate) -> Iterator[str]:
     instance = candidate.arrangement.instance
-    weights = loaded_weights_bytes(candidate.arrangement)
+    weights = checkpoint_file_bytes(request, candidate.arrangement)
     if instance.ram_bytes < COMFORTABLE_LOADING * weights:
         yield (
             f"host memory of {instance.name}, {format_gib(instance.ram_bytes)}, is below 1.2 x the weights ({format_gib(weights)}): "

@@ -138,9 +138,16 @@ def _serving_demand(workload: Workload, inference: Inference, shape: ModelShape)
         adapter_targets=common_targets(adapters),
         tensor_parallel=_degree(inference.tensor_parallel),
         pipeline_parallel=_degree(inference.pipeline_parallel),
+        quantises_on_load=_is_narrowed(workload, shape),
         images=images,
         image_pixels=pixels,
     )
+
+
+def _is_narrowed(workload: Workload, shape: ModelShape) -> bool:
+    """Whether an engine makes the asked format out of a wide checkpoint: no other source is named, and it is one engines make."""
+    model = workload.model
+    return model.weights in (WeightFormat.FP8, WeightFormat.NF4) and shape.quantisation is None and model.source is None
 
 
 def image_inputs(inference: Inference, shape: ModelShape, context: int) -> tuple[int | None, int]:

@@ -51,6 +51,8 @@ class ServingDemand:
     """CUDA graphs are captured (off: eager mode)."""
     uses_draft: bool = False
     """The model's own draft (multi-token-prediction) layers are loaded."""
+    quantises_on_load: bool = False
+    """The engine makes ``weights`` out of a 16-bit checkpoint while it loads."""
     images: int | None = None
     """Images of a request, part of its context; ``None`` where nothing is said of them."""
     image_pixels: int = 0

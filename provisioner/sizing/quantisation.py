@@ -25,6 +25,7 @@ BITS_PER_WEIGHT: Mapping[str, float] = {
     "int4-awq": 4.0 + (16 + 4) / 128,
     "int4-gptq": 4.0 + (16 + 4) / 128,
     "int4-group32": 4.0 + 16 / 32,
+    "int4-group64": 4.0 + (16 + 4) / 64,
     "fp6": 6.0,
     "nf4": 4.0 + 32 / 64,
     "nf4-double": 4.0 + 8 / 64 + 32 / (64 * 256),
@@ -45,10 +46,12 @@ GGUF_BITS_PER_WEIGHT: Mapping[str, float] = {
     "bf16": 16.0,
     "q8_0": 8.51,
     "q6_k": 6.57,
+    "q5_k": 5.70,
     "q5_k_m": 5.70,
     "q5_k_s": 5.57,
     "q5_1": 6.04,
     "q5_0": 5.57,
+    "q4_k": 4.90,
     "q4_k_m": 4.90,
     "q4_k_s": 4.67,
     "q4_1": 5.10,
@@ -56,23 +59,36 @@ GGUF_BITS_PER_WEIGHT: Mapping[str, float] = {
     "iq4_nl": 4.66,
     "iq4_xs": 4.43,
     "q3_k_l": 4.31,
+    "q3_k": 4.00,
     "q3_k_m": 4.00,
     "q3_k_s": 3.65,
     "iq3_m": 3.75,
+    "iq3_s": 3.66,
     "iq3_xs": 3.50,
     "iq3_xxs": 3.25,
     "q2_k": 3.17,
+    "q2_k_s": 2.97,
     "iq2_m": 2.93,
+    "iq2_s": 2.74,
     "iq2_xs": 2.59,
     "iq2_xxs": 2.38,
     "iq1_m": 2.15,
     "iq1_s": 2.01,
     "mxfp4": 4.25,
+    "mxfp4_moe": 8.51,
+    "nvfp4": 4.5,
+    "tq2_0": 2.52,
+    "tq1_0": 2.19,
+    "q2_0": 2.25,
+    "q1_0": 1.13,
 }
-"""Average bits per weight of a whole GGUF file, embedding and head included.
+"""Average bits per weight of a whole GGUF file, embedding and head included; names without a size are aliases of ``_m``.
 
-Source: file sizes that llama.cpp's ``quantize --help`` states for an 8.03 B parameter model, and its tools/quantize README.
+Source: file sizes that llama.cpp's ``quantize --help`` states for an 8.03 B parameter model, and the table of bits per weight of
+Llama-3.1-8B in its tools/quantize README. Ternary types (1.69 and 2.06 bits) keep the embedding in four and the head in six.
 """
+GGUF_PART_BITS: Mapping[str, Mapping[str, float]] = {"mxfp4_moe": {"expert": 4.25}}
+"""Parts of a GGUF type that are stored in other bits than its average says: MXFP4 for experts, eight bits for the rest."""
 
 LINEAR_PARTS = ("attention", "linear-attention", "mlp", "expert", "shared-expert")
 """What a quantiser of linear layers covers; embeddings, head, norms, routers and towers stay wide."""
@@ -155,16 +171,18 @@ def _by_method(method: str, section: Mapping[str, Any], *, is_moe: bool, is_late
     """Formats by method and structure, for checkpoints that do not list their layers."""
     weights = _weight_group(section)
     experts_only = ("expert",)
+    parts: tuple[str, ...]
     if method == "mxfp4":
         return dict.fromkeys(experts_only, "mxfp4")
     if method == "fp8" or (method in ("modelopt", "compressed-tensors") and weights.get("num_bits") == 8):
         return dict.fromkeys(LINEAR_PARTS, "fp8-block" if section.get("weight_block_size") else "fp8")
     if method in ("awq", "gptq", "auto-round", "bitsandbytes", "hqq", "gguf"):
-        return dict.fromkeys(LINEAR_PARTS, _integer_format(method, section))
+        parts = (*LINEAR_PARTS, "head") if section.get("lm_head") is True else LINEAR_PARTS
+        return dict.fromkeys(parts, _integer_format(method, section))
     if method == "fbgemm_fp8":
         return dict.fromkeys(("mlp", "expert", "shared-expert"), "fp8")
     if method in ("modelopt", "compressed-tensors"):
-        parts: tuple[str, ...] = LINEAR_PARTS
+        parts = LINEAR_PARTS
         if not _excluded_names(section) and method == "modelopt":
             # Recipes of NVIDIA quantise experts, or the MLP of dense models, and keep attention wide (checkpoint sizes of
             # Gemma-4-26B 17.5 GiB and 31B 31.0 GiB).
@@ -186,6 +204,9 @@ def _integer_format(method: str, section: Mapping[str, Any]) -> str:
     bits = int(section.get("bits", section.get("w_bit", 4)))
     if bits == 8:
         return "int8-gptq"
+    group = section.get("group_size", section.get("q_group_size"))
+    if group in (32, 64):
+        return f"int4-group{group}"
     return "int4-awq" if method == "awq" else "int4-gptq"
 
 
@@ -272,8 +293,9 @@ def _kept_parts(section: Mapping[str, Any]) -> set[str]:
 
 
 def _excluded_names(section: Mapping[str, Any]) -> tuple[str, ...]:
-    names = section.get("modules_to_not_convert") or section.get("ignore") or section.get("exclude_modules") or ()
-    return tuple(map(str, names))
+    keys = ("modules_to_not_convert", "ignore", "exclude_modules", "llm_int8_skip_modules", "skip_modules")
+    names = next((section[key] for key in keys if section.get(key)), ())
+    return tuple(map(str, names)) if isinstance(names, (list, tuple)) else ()
 
 
 _WHOLE_PARTS = (

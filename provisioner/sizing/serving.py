@@ -6,7 +6,7 @@ from provisioner.errors import UsageError
 from provisioner.records import record
 from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.demand import ServingDemand
-from provisioner.sizing.engines import EngineProfile, find_profile
+from provisioner.sizing.engines import EngineProfile, find_profile, version_key
 from provisioner.sizing.footprint import Assumption, Footprint, MemoryTerms
 from provisioner.sizing.kv_cache import stack_cache_bytes, window_chunk_bytes
 from provisioner.sizing.layout import Layout
@@ -101,7 +101,7 @@ def serving_footprint(demand: ServingDemand, layout: Layout, accelerator: Accele
     """
     setting = setting_of(demand, layout, accelerator)
     fullest = max(stage_terms(setting), key=lambda stage: stage.total)
-    total = _counted_total(fullest, setting)
+    total = max(_counted_total(fullest, setting), loading_bytes(setting))
     error = WEIGHT_ERROR * fullest.weights + CACHE_ERROR * fullest.cache + setting.profile.error_bytes
     error += 0.0 if setting.is_exact else UNKNOWN_ERROR * total
     fraction = 1.0 if setting.profile.fraction_of == "free" else setting.fraction
@@ -214,6 +214,32 @@ def _padding_bytes(model: ModelShape, tensor: int) -> float:
     return extra * PADDED_BITS / 8 / tensor
 
 
+LAST_WHOLE_LOADING = version_key("0.13")
+"""vLLM held a whole 16-bit model on the GPU before it narrowed it, up to this release (vllm-project/vllm#31914); later ones
+narrow layer by layer, and the peak is that of running."""
+
+
+def loads_wide(demand: ServingDemand) -> bool:
+    """Whether the 16-bit weights stand on the GPU as a whole before they are narrowed."""
+    version = demand.engine_version
+    is_old = version is not None and version_key(version) <= LAST_WHOLE_LOADING
+    return demand.quantises_on_load and demand.engine is Engine.VLLM and is_old
+
+
+def loading_bytes(setting: Setting) -> float:
+    """Bytes of the fullest rank while a checkpoint is narrowed on the GPU, 0 where that is no peak of its own."""
+    demand, layout = setting.demand, setting.layout
+    if not loads_wide(demand):
+        return 0.0
+    stages = layout.pipeline_parallel
+    rank = shape_bytes(demand.model, "auto", layout.tensor_parallel)
+    weights = (
+        stage_weight_bytes(rank, counts, stage, stages, layout.data_parallel)
+        for stage, counts in enumerate(stage_counts(demand.model, stages))
+    )
+    return max(weights) + setting.profile.non_torch(layout.tensor_parallel, stages)
+
+
 def _graph_bytes(setting: Setting) -> float:
     """Graph memory that counts: inside the budget, or what does not fit beside it."""
     profile = setting.profile
@@ -304,6 +330,11 @@ def _pool_bytes(setting: Setting, stage: StageTerms) -> float:
     return free * setting.fraction if kind == "free" else free - (1 - setting.fraction) * memory
 
 
+WIDE_LOADING = Assumption(
+    "loading", "the whole 16-bit model is on the GPU before it is narrowed", "vllm-project/vllm#31914, fixed after 0.13"
+)
+
+
 def _assumptions(setting: Setting) -> tuple[Assumption, ...]:
     demand, profile, accelerator = setting.demand, setting.profile, setting.accelerator
     formats = resolve_formats(demand.model, demand.weights)
@@ -316,4 +347,5 @@ def _assumptions(setting: Setting) -> tuple[Assumption, ...]:
         Assumption("weights", formats.word, weights_basis(demand.model, demand.weights)),
         Assumption("kv cache", f"{kv_bytes_per_element(demand):g} B per element", "engine default or the spec"),
         *extra_assumptions(demand),
+        *((WIDE_LOADING,) if loads_wide(demand) else ()),
     )

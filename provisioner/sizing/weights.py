@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from provisioner.errors import UsageError
 from provisioner.records import record
-from provisioner.sizing.quantisation import LINEAR_PARTS, bits_of
+from provisioner.sizing.quantisation import GGUF_PART_BITS, LINEAR_PARTS, bits_of
 from provisioner.sizing.shapes import Layer, Matrix, ModelShape, Part, Split, StoredBits
 
 WIDE_FORMATS = ("fp32", "bf16", "fp16")
@@ -57,7 +57,8 @@ def resolve_formats(shape: ModelShape, word: str, *, keeps_fp32: bool = False) -
         return WeightFormats(word, bits_of(word), {})
     bits = bits_of(word)
     if word.startswith("gguf-"):
-        return WeightFormats(word, 32.0, dict.fromkeys((*LINEAR_PARTS, "embedding", "head", "tower"), bits))
+        own = GGUF_PART_BITS.get(word[5:].lower(), {})
+        return WeightFormats(word, 32.0, {**dict.fromkeys((*LINEAR_PARTS, "embedding", "head", "tower"), bits), **own})
     parts = (Part.EXPERT,) if word in EXPERTS_ONLY and shape.is_moe else LINEAR_PARTS
     return WeightFormats(word, min(wide, 16.0), dict.fromkeys(parts, bits))
 

@@ -256,3 +256,20 @@ def test_a_model_of_explicit_dimensions_is_sized_like_its_twin(serving, gpu):
     )
     ours = estimate_footprint(serving(twin), Layout(), gpu("L4")).per_gpu
     assert ours == estimate_footprint(serving(LLAMA_8B), Layout(), gpu("L4")).per_gpu
+
+
+def test_old_releases_hold_the_wide_model_while_they_narrow_it(serving, gpu):
+    card = gpu("L40S-48GB")
+    model = "Qwen/Qwen2.5-32B-Instruct"
+    settings = {"weights": "fp8", "context_tokens": 2048, "quantises_on_load": True}
+    old = estimate_footprint(serving(model, engine_version="0.11", **settings), Layout(), card)
+    new = estimate_footprint(serving(model, engine_version="0.19", **settings), Layout(), card)
+    stored = estimate_footprint(
+        serving(model, engine_version="0.11", **{**settings, "quantises_on_load": False}), Layout(), card
+    )
+    assert old.per_gpu.total_bytes > 2 * 32.7e9
+    assert old.per_gpu.weights_bytes == new.per_gpu.weights_bytes == stored.per_gpu.weights_bytes
+    assert stored.per_gpu.total_bytes < old.per_gpu.total_bytes
+    assert old.fit is Fit.DOES_NOT_FIT
+    assert new.fit is Fit.FITS
+    assert any(each.name == "loading" for each in old.assumptions)
