@@ -270,6 +270,10 @@ def _speed(request: Request, choice: Candidate) -> str:
     elif throughput.images_per_s is not None:
         made = "clips" if request.shape.modality == VIDEO else "images"
         rate = f"{throughput.images_per_s * 3600:,.4g} {made} an hour"
+    elif throughput.train_samples_per_s is not None:
+        rate = f"{throughput.train_samples_per_s:,.3g} trained samples/s"
+    elif throughput.realtime_factor is not None:
+        rate = f"{throughput.realtime_factor:,.3g} seconds of sound a second"
     else:
         return "no speed is predicted for this kind of work on this GPU"
     return f"predicted {rate}, bound by {throughput.bound_by}: {lift}" if lift else f"predicted {rate}"

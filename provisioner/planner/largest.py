@@ -16,6 +16,7 @@ from provisioner.sizing.demand import (
 )
 from provisioner.sizing.estimate import estimate_footprint
 from provisioner.sizing.layout import Layout
+from provisioner.sizing.pipelines import SPEECH_TO_TEXT
 
 TOKENS_MAX = 10**9
 """Most tokens of one request or sequence that a spec may ask for."""
@@ -51,10 +52,10 @@ def limits_of(demand: Demand) -> tuple[Limit, ...]:
     if isinstance(demand, DiffusionTrainingDemand):
         return (Limit("micro_batch", "training.micro_batch", REQUESTS_MAX),)
     if isinstance(demand, AudioDemand):
-        return (
-            Limit("batch", "inference.audio.batch", PIECES_MAX),
-            Limit("seconds", "inference.audio.seconds", SECONDS_MAX),
-        )
+        batch = Limit("batch", "inference.audio.batch", PIECES_MAX)
+        # A recogniser hears one window after the other, whatever the length.
+        hears = demand.model.modality == SPEECH_TO_TEXT
+        return (batch,) if hears else (batch, Limit("seconds", "inference.audio.seconds", SECONDS_MAX))
     if demand.frames > 1:
         return (
             Limit("batch", "inference.video.batch", PIECES_MAX),

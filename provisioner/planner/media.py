@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from provisioner.errors import UsageError
 from provisioner.planner.adapters import started_rank
 from provisioner.planner.requirements import KeyedSpecError
@@ -19,19 +21,13 @@ MediaDemand = DiffusionDemand | AudioDemand | DiffusionTrainingDemand
 
 
 def media_demand(workload: Workload, shape: PipelineShape) -> MediaDemand:
-    """What sizing is asked about a pipeline: one serving copy, or a training of its denoiser.
+    """What sizing is asked about a pipeline: one serving copy, or a training of its core.
 
     Raises:
-        KeyedSpecError: a size of another kind than the model makes, or a training of an audio model.
+        KeyedSpecError: a size of another kind than the model makes.
     """
     makes_pictures = shape.modality in (IMAGE, VIDEO)
     if workload.training is not None:
-        if not makes_pictures:
-            raise KeyedSpecError(
-                f"training of {shape.modality.replace('_', '-')} models is not modelled",
-                key="model.id",
-                remedy="use finetune and pretrain with language, image and video models",
-            )
         return _training(workload, workload.training, shape)
     inference = workload.inference or Inference()
     return _diffusion(workload, inference, shape) if makes_pictures else _audio(workload, inference, shape)
@@ -70,24 +66,52 @@ def _audio(workload: Workload, inference: Inference, shape: PipelineShape) -> Au
 
 
 def _training(workload: Workload, training: Training, shape: PipelineShape) -> DiffusionTrainingDemand:
-    wanted = training.video if shape.modality == VIDEO else training.image
     _refuse_other(shape, image=training.image, video=training.video, audio=training.audio, section="training")
-    width, height, frames = _usual(shape)
-    asked_frames = training.video.frames if training.video is not None else None
     full = training.method is TrainingMethod.FULL
+    size = _audio_size(training, shape) if shape.modality not in (IMAGE, VIDEO) else _picture_size(training, shape)
     return DiffusionTrainingDemand(
         model=shape,
         weights=str(workload.model.weights),
         method=training.method,
         precision=training.precision or (TrainingPrecision.BF16_MIXED if full else TrainingPrecision.BF16),
         optimizer=training.optimizer,
-        width=(wanted.width if wanted else None) or width,
-        height=(wanted.height if wanted else None) or height,
-        frames=asked_frames or frames,
-        micro_batch=(wanted.batch if wanted else None) or training.micro_batch,
+        width=size.width,
+        height=size.height,
+        frames=size.frames,
+        seconds=size.seconds,
+        micro_batch=size.batch or training.micro_batch,
         gradient_checkpointing=training.gradient_checkpointing,
         lora_rank=started_rank(workload, training),
         sharding=training.sharding,
+    )
+
+
+class _Size(NamedTuple):
+    """What one sample of a training is, and how many are asked for beside ``micro_batch``."""
+
+    width: int = 0
+    height: int = 0
+    frames: int = 1
+    seconds: float = 0.0
+    batch: int | None = None
+
+
+def _picture_size(training: Training, shape: PipelineShape) -> _Size:
+    wanted = training.video if shape.modality == VIDEO else training.image
+    width, height, frames = _usual(shape)
+    return _Size(
+        width=(wanted.width if wanted else None) or width,
+        height=(wanted.height if wanted else None) or height,
+        frames=(training.video.frames if training.video else None) or frames,
+        batch=wanted.batch if wanted else None,
+    )
+
+
+def _audio_size(training: Training, shape: PipelineShape) -> _Size:
+    wanted = training.audio
+    return _Size(
+        seconds=(wanted.seconds if wanted else None) or shape.geometry.seconds or PIECE_SECONDS,
+        batch=wanted.batch if wanted else None,
     )
 
 

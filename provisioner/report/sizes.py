@@ -160,6 +160,21 @@ def bar(each: SizedLayout, width: int = BAR_CELLS) -> str:
     return cells[:width] + "|" + cells[width:]
 
 
+RATE_NAMES = {
+    "decode_tokens_per_s_per_replica": "tokens/s",
+    "train_tokens_per_s": "tokens/s",
+    "train_samples_per_s": "samples/s",
+    "images_per_s": "images/s",
+    "realtime_factor": "sound s/s",
+}
+
+
+def rate_name(sized: Sequence[SizedLayout]) -> str:
+    """What the rates of the table count."""
+    known = (name for name in RATE_NAMES if any(getattr(each.throughput, name) is not None for each in sized))
+    return RATE_NAMES[next(known, "decode_tokens_per_s_per_replica")]
+
+
 def rate_text(each: SizedLayout) -> str:
     """The task's main rate, or a dash where it is not known."""
     speed = each.throughput

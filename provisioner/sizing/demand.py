@@ -120,7 +120,10 @@ class AudioDemand:
 
 @record(frozen=True, slots=True)
 class DiffusionTrainingDemand:
-    """A fine-tuning or pre-training of a pipeline's denoiser. ``micro_batch`` counts samples per GPU."""
+    """A fine-tuning or pre-training of a pipeline's core, its denoiser or the networks of a speech or music model.
+
+    ``micro_batch`` counts samples per GPU. Audio has ``seconds`` and neither width nor height.
+    """
 
     model: PipelineShape
     weights: str
@@ -134,6 +137,8 @@ class DiffusionTrainingDemand:
     gradient_checkpointing: bool | str
     lora_rank: int = 16
     sharding: Sharding = Sharding.AUTO
+    seconds: float = 0.0
+    """Length of a piece of audio; 0 for images and video."""
     keeps_frozen_parts: bool = True
     """Encoders and VAE stay on the GPU (off: their outputs were computed before)."""
     accumulates_gradients: bool = False

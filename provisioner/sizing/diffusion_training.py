@@ -1,9 +1,10 @@
-"""Footprint of training the denoiser of an image or video pipeline, in full or with low-rank adapters."""
+"""Footprint of training the denoiser of a pipeline or the core of an audio model, in full or with low-rank adapters."""
 
 from __future__ import annotations
 
 from provisioner.errors import UsageError
 from provisioner.sizing.accelerator import Accelerator
+from provisioner.sizing.audio_training import audio_activation_bytes, trained_parts
 from provisioner.sizing.constants import Constants
 from provisioner.sizing.demand import DiffusionTrainingDemand
 from provisioner.sizing.diffusion import FRAMES_AT_ONCE, TILE_FRAMES, decoder_pixel_bytes, latent_tokens
@@ -47,9 +48,9 @@ def diffusion_training_footprint(
         UsageError: the pipeline has no denoiser.
     """
     model = demand.model
-    core = model.params_active
-    if not core or not any(part.role in CORES for part in model.components):
-        raise UsageError(f"{model.id} has no denoiser to train")
+    core = sum(part.params for part in trained_parts(model))
+    if not core:
+        raise UsageError(f"{model.id} has no network to train")
     is_full = demand.method is TrainingMethod.FULL and demand.trained_params is None
     trained = demand.trained_params or (core if is_full else adapter_params(demand))
     width = 2.0 if demand.precision is TrainingPrecision.BF16 and is_full else 4.0
@@ -102,7 +103,8 @@ def _frozen_bytes(demand: DiffusionTrainingDemand) -> float:
     """Bytes of encoders and VAE that stay on the GPU."""
     if not demand.keeps_frozen_parts:
         return 0.0
-    parts = [part for part in demand.model.components if part.role not in CORES]
+    learning = trained_parts(demand.model)
+    parts = [part for part in demand.model.components if part not in learning and part.role not in CORES]
     return sum(part.params * (_vae_bits(demand) if part.role in DECODERS else 16.0) / 8 for part in parts)
 
 
@@ -136,6 +138,9 @@ def adapter_params(demand: DiffusionTrainingDemand) -> int:
 def activation_bytes(demand: DiffusionTrainingDemand) -> float:
     """Stored activations and working set of one micro-batch."""
     model = demand.model
+    if demand.seconds:
+        factor = Constants.unet_checkpointed_factor if demand.gradient_checkpointing else Constants.unet_stored_factor
+        return audio_activation_bytes(demand, Constants.unet_latent_bytes * factor)
     tokens = demand.micro_batch * latent_tokens(model, demand.width, demand.height, demand.frames)
     checkpoints = bool(demand.gradient_checkpointing)
     checkpoints = checkpoints and not any(part.class_name in STORES_ALL for part in model.components)

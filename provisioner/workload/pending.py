@@ -10,7 +10,6 @@ from provisioner.workload.tree import Node, node_at
 PENDING: Mapping[str, str] = MappingProxyType(
     {
         "model.source": "fetching weights on the machine",
-        "training.audio": "sizing of audio models",
         "training.checkpoint.hook": "the watcher on the machine",
         "lifecycle.max_spend": "the watcher on the machine",
         "lifecycle.lease": "the watcher on the machine",

@@ -107,7 +107,7 @@ def test_four_nodes_on_reserved_capacity_with_a_fabric_and_shared_files(plan_of)
     assert on_demand[2].run_usd is not None
 
 
-@pytest.mark.parametrize("name", ["image-batch-on-spot", "video-batch-on-spot", "music"])
+@pytest.mark.parametrize("name", ["image-batch-on-spot", "video-batch-on-spot", "music", "speech-to-text"])
 def test_batches_take_spot_and_a_lost_machine_costs_little(plan_of, name) -> None:
     offer, _, cost = parts(plan_of(name))
     assert offer.capacity_type == "spot"
@@ -135,6 +135,14 @@ def test_music_says_that_its_length_is_unknown(plan_of, catalog) -> None:
     assert card_gb(catalog, offer) <= 24
     assert cost.run_usd is None
     assert any("no speed is predicted" in warning for warning in plan.warnings)
+
+
+def test_speech_fills_its_card_with_cache(plan_of, catalog) -> None:
+    plan = plan_of("speech-to-text")
+    offer, terms, _ = parts(plan)
+    assert card_gb(catalog, offer) <= 24
+    assert (terms.kv_cache_bytes or 0) > 2 * terms.weights_bytes
+    assert plan.largest["batch"] > 16
 
 
 def test_latency_buys_bandwidth_and_keeps_the_price_limit(plan_of) -> None:

@@ -54,12 +54,20 @@ def test_training_of_a_denoiser(media):
     assert (found.width, found.height, found.precision) == (512, 512, TrainingPrecision.BF16_MIXED)
 
 
+def test_training_of_an_audio_model(media):
+    found = demand(media(WHISPER, "finetune", training={"method": "lora", "audio": {"seconds": 12, "batch": 6}}))
+    assert isinstance(found, DiffusionTrainingDemand)
+    assert (found.seconds, found.micro_batch, found.width) == (12, 6, 0)
+    usual = demand(media(WHISPER, "finetune", training={"method": "full", "micro_batch": 3}))
+    assert (usual.seconds, usual.micro_batch) == (30, 3)
+
+
 @pytest.mark.parametrize(
     ("model", "sections", "key"),
     [
         (FLUX, {"inference": {"video": {"frames": 16}}}, "inference.video"),
         (WHISPER, {"inference": {"image": {"batch": 2}}}, "inference.image"),
-        (WHISPER, {"task": "finetune", "training": {"method": "lora"}}, "model.id"),
+        (WHISPER, {"task": "finetune", "training": {"method": "lora", "image": {"batch": 2}}}, "training.image"),
     ],
 )
 def test_what_the_model_does_not_make(media, model, sections, key):

@@ -182,5 +182,5 @@ def test_adapters_of_a_denoiser_need_far_less_than_full_training(gpu):
 
 def test_models_without_a_denoiser_are_not_trained(gpu):
     model = replace(pipeline(SDXL), components=tuple(p for p in pipeline(SDXL).components if p.role == "vae"))
-    with pytest.raises(UsageError, match="no denoiser"):
+    with pytest.raises(UsageError, match="no network"):
         estimate_footprint(tuning(SDXL, model=model), Layout(), gpu("L4"))
