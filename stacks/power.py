@@ -7,12 +7,12 @@ from time import monotonic, sleep
 from typing import Any
 
 from provisioner import tags
-from provisioner.clouds.cloud import Cloud, Instance, InstanceState, Placement
+from provisioner.clouds.cloud import Cloud, Instance, InstanceState
 from provisioner.errors import CapacityError, NotFound, TimedOut
-from provisioner.vocabulary import CapacityType
 from stacks.clouds import cloud_of
 from stacks.deploy import Session
 from stacks.outcome import Outcome
+from stacks.own_machine import machine_of
 from stacks.provider import lifetime
 from stacks.state import LAUNCH, StackState
 
@@ -20,37 +20,6 @@ CHANGE_MAX = timedelta(minutes=15)
 """Longest wait for a machine to stop or to run; large GPU machines need minutes for both."""
 _POLL_FIRST_S = 0.1
 _POLL_LAST_S = 2.0
-
-
-def machine_of(state: StackState, cloud: Cloud) -> Instance:
-    """The stack's machine as the cloud shows it.
-
-    Raises:
-        NotFound: the stack has none, or it is gone; nothing is made in its place.
-    """
-    resource = state.instance
-    outputs = resource.outputs if resource is not None else {}
-    if not outputs.get("instanceId"):
-        raise NotFound(f"stack {state.name!r} has no machine", remedy="`gpuprov up` makes one")
-    instance = cloud.get_instance(placement_of(outputs), str(outputs["instanceId"]))
-    if instance is None or instance.state.is_gone:
-        shown = "is gone" if instance is None else f"is {instance.state}"
-        raise NotFound(
-            f"the machine of stack {state.name!r} ({outputs['instanceId']}) {shown}",
-            remedy="`gpuprov up` makes a new one; its data disks are kept",
-        )
-    return instance
-
-
-def placement_of(outputs: Any) -> Placement:
-    """Where a machine is, from the outputs of its resource."""
-    return Placement(
-        str(outputs["cloud"]),
-        str(outputs["region"]),
-        outputs.get("zone"),
-        str(outputs["instanceType"]),
-        CapacityType(outputs["capacityType"]),
-    )
 
 
 def stop_machine(session: Session, state: StackState, provider: str) -> Outcome:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from provisioner.clouds.cloud import BillableObject
+from provisioner import tags
+from provisioner.clouds.cloud import BillableObject, Cloud
 from provisioner.errors import CloudError, GpuprovError
+from provisioner.reaper import machines
+from provisioner.reaper.evidence import last_line
 from stacks import failures
 from stacks.clouds import cloud_of
 from stacks.documents import money, objects, outputs_document, power_of
 from stacks.inventory import Standing, describe, look
 from stacks.locks import is_held, lock_path, read_holder
+from stacks.own_machine import placement_of
 from stacks.site import Site
 from stacks.state import StackState
 
+REAPED = "reaped"
+"""Ended on purpose, idle or over age: expected, and `up` brings it back."""
 PROVIDER_OF_NEW = "sandbox"
 """Where a stack is looked for that has no resource yet."""
 
@@ -32,6 +38,10 @@ class Status:
     trouble: str | None = None
     busy: str | None = None
     """Who works on it just now."""
+    ended: str | None = None
+    """Why its machine was ended from outside or by its own watcher; ``None`` where it was not."""
+    decision: Mapping[str, Any] | None = None
+    """The last line of the machine's watcher."""
     is_readable: bool = True
     """Whether the backend's file could be read; ``trouble`` says why not."""
 
@@ -39,6 +49,8 @@ class Status:
     def word(self) -> str:
         """What the machine does: as the cloud shows it, else as the state last saw it."""
         shown = [entry.state for entry in self.machines]
+        if self.ended is not None and set(shown) <= {"stopped", "stopping", "terminating"}:
+            return REAPED
         if shown:
             return shown[0]
         if not self.is_readable:
@@ -97,6 +109,7 @@ def _stack_document(status: Status) -> dict[str, Any]:
         "state": status.word,
         "price_usd_per_hour": money(total),
         "outputs": outputs_document(status.state),
+        "last_decision": status.decision,
         "unfinished": [resource.name for resource in status.state.pending_creates],
         "notes": _notes(status),
     }
@@ -104,6 +117,10 @@ def _stack_document(status: Status) -> dict[str, Any]:
 
 def _notes(status: Status) -> list[str]:
     notes = []
+    if status.ended:
+        notes.append(f"{status.ended}; `gpuprov up` brings it back")
+    elif status.decision is not None and status.decision.get("why"):
+        notes.append(f"{status.decision.get('state')}: {status.decision['why']}")
     if status.busy:
         notes.append(f"in use by {status.busy}")
     if status.trouble:
@@ -133,10 +150,33 @@ def _status(site: Site, state: StackState) -> Status:
     provider = state.provider or PROVIDER_OF_NEW
     busy = _busy(lock_path(site.home, site.backend.key, state.name))
     try:
-        standing = look(cloud_of(state, provider, site.home), (state.stack_id,))
+        cloud = cloud_of(state, provider, site.home)
+        standing = look(cloud, (state.stack_id,))
+        seen = Status(state, provider, standing, None, busy)
+        decision, ended = _watched(cloud, seen)
     except GpuprovError as error:
         return Status(state, provider, None, f"the cloud could not be asked: {error}", busy)
-    return Status(state, provider, standing, None, busy)
+    return replace(seen, decision=decision, ended=ended)
+
+
+def _watched(cloud: Cloud, seen: Status) -> tuple[Mapping[str, Any] | None, str | None]:
+    """The last word of the machine's watcher, and why the machine was ended, where it was ended on purpose."""
+    outputs = seen.state.outputs
+    if not outputs.get("instanceId"):
+        return None, None
+    place, instance_id = placement_of(outputs), str(outputs["instanceId"])
+    machine = next((entry for entry in seen.machines if entry.id == instance_id), None)
+    found = machine if machine is not None else cloud.get_instance(place, instance_id)
+    decision = last_line(cloud.read_console(place, instance_id))
+    if found is None or str(found.state) in ("running", "pending", "interrupted"):
+        return decision, None
+    reaped = found.tags.get(machines.REAPED, tags.NONE)
+    if reaped != tags.NONE:
+        at, _, cause = reaped.partition(" ")
+        return decision, f"reaped at {at}: {cause}"
+    if decision is not None and decision.get("act") in ("stop", "terminate"):
+        return decision, f"ended by itself at {decision.get('at')}: {decision.get('why')}"
+    return decision, None
 
 
 def _busy(path: Path) -> str | None:

@@ -36,7 +36,8 @@ cloud_option = click.option(
 )
 
 
-def _duration(context: click.Context, parameter: click.Parameter, value: str) -> timedelta:
+def read_duration(context: click.Context, parameter: click.Parameter, value: str) -> timedelta:
+    """A duration of the command line, such as ``2h``."""
     try:
         return parse_duration(value)
     except ValueError as error:
@@ -46,7 +47,7 @@ def _duration(context: click.Context, parameter: click.Parameter, value: str) ->
 lock_wait_option = click.option(
     "--lock-wait",
     metavar="DURATION",
-    callback=_duration,
+    callback=read_duration,
     default="10m",
     show_default=True,
     help="How long to wait for another command on the same stack.",

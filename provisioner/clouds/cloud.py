@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from provisioner.errors import GpuprovError
 from provisioner.vocabulary import CapacityType
@@ -158,6 +158,16 @@ class Survey:
     """Region -> why it could not be listed: what is there is not known."""
 
 
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What a cloud's metrics say about a machine, oldest first, under the names of ``provisioner.node.idleness``."""
+
+    samples: Sequence[tuple[datetime, Mapping[str, Any]]] = ()
+    holds: bool = False
+    """Whether a sample stands until the next one, or is a point of a series."""
+    period_s: float = 300.0
+
+
 class Cloud(Protocol):
     """A cloud account, or the sandbox. All calls block; each may raise any error of ``provisioner.errors``."""
 
@@ -253,4 +263,16 @@ class Cloud(Protocol):
 
     def list_objects(self) -> list[BillableObject]:
         """Everything that carries one of our tags, over all regions."""
+        ...
+
+    def read_console(self, placement: Placement, instance_id: str) -> tuple[str, ...]:
+        """The last lines of a machine's serial console, also for some time after its end; empty where there are none."""
+        ...
+
+    def read_signals(self, placement: Placement, instance_id: str, since: datetime) -> Signals:
+        """The machine's metrics since a moment; a source without a metric is left out."""
+        ...
+
+    def list_others(self) -> list[BillableObject]:
+        """Machines with GPUs that carry none of our tags, over all regions; read-only."""
         ...

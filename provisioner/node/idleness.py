@@ -22,6 +22,7 @@ GPU_BUSY_PERCENT = 2.0
 TRAFFIC_BUSY_PERCENT = 1.0
 CPU_BUSY_CORES = 0.10
 """Of the workload's and the logins' own control groups: an idle notebook server takes a tenth of this."""
+CPU_BUSY_PERCENT = 3.0
 DISK_BUSY_BYTES_PER_S = 512 * 1024
 NETWORK_BUSY_BYTES_PER_S = 64 * 1024
 """Monitoring, name service and logs of an idle machine stay below 10 kB/s."""
@@ -268,6 +269,12 @@ def _judge_cpu(cores: float, memory: Memory) -> Verdict:
     return (BUSY if cores > limit else IDLE), f"{cores:.2f} cores"
 
 
+def _judge_percent(percent: float, memory: Memory) -> Verdict:
+    """Of the whole machine, as clouds tell it: the system's own daemons are in it."""
+    del memory
+    return (BUSY if percent > CPU_BUSY_PERCENT else IDLE), f"{percent:.0f} %"
+
+
 def _judge_rate(limit: float) -> Any:
     return lambda value, _: ((BUSY if value > limit else IDLE), f"{value / 1024:.0f} KiB/s")
 
@@ -283,6 +290,7 @@ def _judge_lease(left_s: float, memory: Memory) -> Verdict:
 
 _JUDGES: Mapping[str, Any] = {
     "cpu_cores": _judge_cpu,
+    "cpu_percent": _judge_percent,
     "disk_bytes_per_s": _judge_rate(DISK_BUSY_BYTES_PER_S),
     "network_bytes_per_s": _judge_rate(NETWORK_BUSY_BYTES_PER_S),
     "connections": _judge_count("connections"),

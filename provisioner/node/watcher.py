@@ -262,7 +262,9 @@ class Watch:
         self.said, self.said_at_s = what, now_s
         after = self.node.config.get("idle_after_s")
         ends = None if not after or decision.state != "quiet" else round(float(after) - decision.quiet_s)
-        self.node.say(state=decision.state, why=decision.reason, ends_in_s=ends, **_evidence(decision))
+        self.node.say(
+            state=decision.state, why=decision.reason, idle_after_s=after, ends_in_s=ends, **_evidence(decision)
+        )
 
     def _tail(self) -> list[str]:
         """Last lines of the workload, for who asks why."""

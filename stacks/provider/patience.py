@@ -18,6 +18,7 @@ from provisioner.clouds.cloud import (
     Instance,
     InstanceRequest,
     Placement,
+    Signals,
     Volume,
     VolumeRequest,
 )
@@ -117,6 +118,18 @@ class PatientCloud(Cloud):
     def list_objects(self) -> list[BillableObject]:
         """As the protocol says."""
         return self._ask(self.cloud.list_objects)
+
+    def read_console(self, placement: Placement, instance_id: str) -> tuple[str, ...]:
+        """See ``Cloud.read_console``."""
+        return self._ask(lambda: self.cloud.read_console(placement, instance_id))
+
+    def read_signals(self, placement: Placement, instance_id: str, since: datetime) -> Signals:
+        """See ``Cloud.read_signals``."""
+        return self._ask(lambda: self.cloud.read_signals(placement, instance_id, since))
+
+    def list_others(self) -> list[BillableObject]:
+        """See ``Cloud.list_others``."""
+        return self._ask(self.cloud.list_others)
 
     def _ask(self, call: Callable[[], T], *, makes: bool = False, bills: bool = False) -> T:
         """The answer of a call, asked up to ``TRIES`` times.

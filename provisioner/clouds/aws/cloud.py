@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from provisioner.clouds.aws.images import Images
 from provisioner.clouds.aws.instances import Instances
 from provisioner.clouds.aws.inventory import Inventory
+from provisioner.clouds.aws.metrics import Metrics
 from provisioner.clouds.aws.network import Network
 from provisioner.clouds.aws.places import Places
 from provisioner.clouds.aws.power import Power
@@ -24,6 +25,7 @@ from provisioner.clouds.cloud import (
     Instance,
     InstanceRequest,
     Placement,
+    Signals,
     Survey,
     Volume,
     VolumeRequest,
@@ -57,6 +59,7 @@ class AwsCloud:
         self._power = Power(self._instances)
         self._storage = Storage(self._instances)
         self._inventory = Inventory(self._instances, Rates(once))
+        self._metrics = Metrics(self._instances, once)
         self._places = places
 
     @property
@@ -150,6 +153,18 @@ class AwsCloud:
     def survey(self) -> Survey:
         """What the account lists, and the regions that do not answer."""
         return self._inventory.survey()
+
+    def read_console(self, placement: Placement, instance_id: str) -> tuple[str, ...]:
+        """See ``Cloud.read_console``."""
+        return self._metrics.console(placement, instance_id)
+
+    def read_signals(self, placement: Placement, instance_id: str, since: datetime) -> Signals:
+        """See ``Cloud.read_signals``."""
+        return self._metrics.signals(placement, instance_id, since)
+
+    def list_others(self) -> list[BillableObject]:
+        """See ``Cloud.list_others``."""
+        return self._metrics.list_others()
 
 
 class _Once:

@@ -34,6 +34,9 @@ CHOOSE = (
 )
 """Reading what a create call states, and whether the quota allows it."""
 
+WATCH = ("cloudwatch:GetMetricData", "cloudwatch:ListMetrics", "ec2:GetConsoleOutput")
+"""Reading what a machine does: ``reap``, ``logs``, and the last decision in ``status``."""
+
 _CREATED = {
     "ec2:CreateSecurityGroup": ("security-group",),
     "ec2:CreateVolume": ("volume",),
@@ -56,9 +59,9 @@ _TAG = "ec2:CreateTags"
 PURPOSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "plan": (),
-        "status": LOOK,
-        "up": tuple(sorted({*LOOK, *CHOOSE, *_CREATED, *CHANGE, *POWER, *END, *SWEEP, _TAG})),
-        "reap": tuple(sorted({*LOOK, "ec2:StopInstances", *END})),
+        "status": tuple(sorted({*LOOK, "ec2:GetConsoleOutput"})),
+        "up": tuple(sorted({*LOOK, *CHOOSE, "ec2:GetConsoleOutput", *_CREATED, *CHANGE, *POWER, *END, *SWEEP, _TAG})),
+        "reap": tuple(sorted({*LOOK, *WATCH, "ec2:StopInstances", *END, _TAG})),
         "gc": tuple(sorted({*LOOK, *END, *SWEEP})),
     }
 )
@@ -93,7 +96,7 @@ def _document(statements: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 def _statements(purpose: str) -> list[dict[str, Any]]:
     """Readings on everything, then makings, changes and ends bound to the tag."""
     actions = PURPOSES[purpose]
-    reads = [action for action in actions if action in LOOK or action in CHOOSE]
+    reads = [action for action in actions if action in LOOK or action in CHOOSE or action in WATCH]
     bound = [action for action in actions if action in (*CHANGE, *POWER, *END, *SWEEP)]
     found = [_statement("Read", reads, ["*"])] if reads else []
     for action in (action for action in actions if action in _CREATED):
@@ -104,7 +107,8 @@ def _statements(purpose: str) -> list[dict[str, Any]]:
     if _TAG in actions:
         makers = sorted(action.partition(":")[2] for action in _CREATED)
         made = {"StringEquals": {"ec2:CreateAction": makers}}
-        found.append(_statement("TagWhatIsMade", [_TAG], _arns(("*",)), made))
+        if any(action in _CREATED for action in actions):
+            found.append(_statement("TagWhatIsMade", [_TAG], _arns(("*",)), made))
         bound.append(_TAG)
     if bound:
         found.append(_statement("ChangeOwn", sorted(bound), _arns(("*",)), _null("aws:ResourceTag")))

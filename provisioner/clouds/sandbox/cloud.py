@@ -9,8 +9,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provisioner.clouds.cloud import BillableObject, Instance, InstanceRequest, Placement, Volume, VolumeRequest
-from provisioner.clouds.sandbox import instances, inventory, network, storage
+from provisioner.clouds.cloud import (
+    BillableObject,
+    Instance,
+    InstanceRequest,
+    Placement,
+    Signals,
+    Volume,
+    VolumeRequest,
+)
+from provisioner.clouds.sandbox import instances, inventory, metrics, network, storage
 from provisioner.clouds.sandbox.api import Api
 from provisioner.clouds.sandbox.call import About, Call
 from provisioner.clouds.sandbox.clock import Host, from_us
@@ -156,6 +164,20 @@ class SandboxCloud:
     def list_objects(self) -> list[BillableObject]:
         """See ``Cloud.list_objects``."""
         return self._api.perform(About("list_objects"), inventory.list_objects)
+
+    def read_console(self, placement: Placement, instance_id: str) -> tuple[str, ...]:
+        """See ``Cloud.read_console``."""
+        about = About("read_console", placement.key, object_id=instance_id)
+        return self._api.perform(about, lambda call: metrics.console(call, instance_id))
+
+    def read_signals(self, placement: Placement, instance_id: str, since: datetime) -> Signals:
+        """See ``Cloud.read_signals``."""
+        about = About("read_signals", placement.key, object_id=instance_id)
+        return self._api.perform(about, lambda call: metrics.signals(call, instance_id, since))
+
+    def list_others(self) -> list[BillableObject]:
+        """See ``Cloud.list_others``: machines that somebody made here without our tags."""
+        return self._api.perform(About("list_others"), inventory.list_others)
 
 
 def _image(placement: Placement, moment: datetime) -> str:

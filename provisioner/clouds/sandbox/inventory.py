@@ -35,6 +35,13 @@ def list_objects(call: Call) -> list[BillableObject]:
     return found
 
 
+def list_others(call: Call) -> list[BillableObject]:
+    """Visible machines that exist and carry none of our tags."""
+    rates = spans.running_rates(call.connection)
+    found = [m for m in instances.read_recent(call) if not m.is_gone and instances.is_visible(call, m)]
+    return [_of_machine(machine, rates, None)[0] for machine in found if not _is_ours(machine.tags)]
+
+
 def set_tags(call: Call, placement: Placement, object_id: str, tags: Mapping[str, str]) -> None:
     """Write tags of a machine, a disk or a security group in the placement's region.
 
@@ -75,7 +82,8 @@ def _of_machine(machine: Machine, rates: Rates, stopped_us: int | None) -> list[
     ]
     if machine.public_ip is not None:
         parts.append(("ip", power.ip_id(machine), "in-use", {"address": machine.public_ip}))
-    common = {"provider": PROVIDER, "capacity_type": str(machine.capacity_type)}
+    disk = "local" if machine.has_local_disk else "network"
+    common = {"provider": PROVIDER, "capacity_type": str(machine.capacity_type), "disk": disk}
     return [
         BillableObject(
             cloud=machine.cloud,

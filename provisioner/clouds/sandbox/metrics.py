@@ -14,8 +14,10 @@ from datetime import datetime
 from sqlite3 import Connection
 from typing import Any
 
+from provisioner.clouds.cloud import Signals
 from provisioner.clouds.sandbox import machines, power
-from provisioner.clouds.sandbox.clock import from_us
+from provisioner.clouds.sandbox.call import Call
+from provisioner.clouds.sandbox.clock import from_us, to_us
 from provisioner.errors import NotFound, UsageError
 
 PER_GPU = ("gpu_utilization_percent", "gpu_memory_used_bytes", "gpu_power_watts")
@@ -30,6 +32,9 @@ SCALARS = (
 )
 """Signals with one value a machine."""
 
+_SAME_NAMES = ("cpu_percent", "disk_bytes_per_s", "network_bytes_per_s", "logins")
+CONSOLE_LINES = 100
+"""Lines of the serial console that a reading gives."""
 _KEPT_PER_INSTANCE = 10_000
 _PERCENT_MAX = 100
 
@@ -98,6 +103,33 @@ def clear(connection: Connection, instance_id: str) -> None:
     """
     _require(connection, instance_id)
     connection.execute("DELETE FROM telemetry WHERE instance_id = ?", (instance_id,))
+
+
+def console(call: Call, instance_id: str) -> tuple[str, ...]:
+    """The last lines of a machine's serial console; none for a machine that never was."""
+    return power.read_console(call.connection, instance_id, CONSOLE_LINES)
+
+
+def signals(call: Call, instance_id: str, since: datetime) -> Signals:
+    """A machine's samples under the names of an idle decision; a sample holds until the next one."""
+    if machines.load(call.connection, instance_id) is None:
+        return Signals()
+    found = read(call.connection, instance_id, to_us(since))
+    return Signals([(sample.at, _reading(sample.signals)) for sample in found], holds=True)
+
+
+def _reading(signals: Mapping[str, Any]) -> dict[str, Any]:
+    reading = {name: signals[name] for name in _SAME_NAMES if name in signals}
+    gpus = signals.get("gpu_utilization_percent")
+    if "gpu_utilization_percent" in signals:
+        watts = signals.get("gpu_power_watts") or []
+        reading["gpus"] = gpus and [
+            {"utilization": used, "watts": watts[index] if index < len(watts) else None}
+            for index, used in enumerate(gpus)
+        ]
+    if "requests_in_flight" in signals:
+        reading["engines"] = {"requests": {"running": signals["requests_in_flight"]}}
+    return reading
 
 
 def _require(connection: Connection, instance_id: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -13,13 +14,15 @@ from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.units import GIB
 from tests.fakes import aws_rules
 
+IAM_NAMES = {"monitoring": "cloudwatch"}
+"""CloudWatch's calls are signed under another name than IAM gives its rights."""
 FREE = {"sts:GetCallerIdentity"}
 """Allowed to everybody."""
 
 
 def made(fake):
     """The calls so far as IAM names them."""
-    return {f"{call.service}:{call.operation}" for call in fake.calls} - FREE
+    return {f"{IAM_NAMES.get(call.service, call.service)}:{call.operation}" for call in fake.calls} - FREE
 
 
 def life(rig, cloud, key, **request):
@@ -39,6 +42,7 @@ def life(rig, cloud, key, **request):
     cloud.delete_volume(place, volume.id)
     cloud.delete_security_group(place, group)
     cloud.list_objects()
+    cloud.read_console(place, machine.id)
 
 
 def test_up_is_allowed_what_it_calls_and_nothing_more(aws_rig):
@@ -58,8 +62,8 @@ def test_up_is_allowed_what_it_calls_and_nothing_more(aws_rig):
 @pytest.mark.parametrize(
     ("purpose", "calls"),
     [
-        ("status", ()),
-        ("reap", ("stop_instance", "terminate_instance")),
+        ("status", ("read_console",)),
+        ("reap", ("read_console", "read_signals", "set_tags", "stop_instance", "terminate_instance")),
         ("gc", ("terminate_instance", "delete_volume", "delete_security_group")),
     ],
 )
@@ -72,8 +76,9 @@ def test_looking_and_ending_need_no_right_to_make(aws_rig, purpose, calls):
     cloud = AwsCloud()
     cloud.list_objects()
     cloud.identity()
+    more = {"set_tags": ({"gpuprov-reap-for": "idle"},), "read_signals": (datetime.now(UTC) - timedelta(hours=1),)}
     for call in calls:
-        getattr(cloud, call)(aws_rig.spot, ids.get(call, machine.id))
+        getattr(cloud, call)(aws_rig.spot, ids.get(call, machine.id), *more.get(call, ()))
     assert made(aws_rig.fake) == set(rights.PURPOSES[purpose])
 
 

@@ -1,0 +1,71 @@
+"""``gpuprov connect``: a shell or a forwarded port, without an open one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import click
+
+from provisioner.cli import stack_options as options
+from provisioner.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from provisioner.clouds.cloud import Instance
+
+_TOOLS = {
+    "aws": "install the AWS CLI and its Session Manager plugin; the machine's instance profile needs AmazonSSMManagedInstanceCore",
+    "gcloud": "install the Google Cloud CLI",
+}
+
+
+@click.command("connect")
+@click.argument("stack")
+@click.option("--port", type=click.IntRange(1, 65_535), help="Forward this port of the machine instead of a shell.")
+@click.option("--local-port", type=click.IntRange(1, 65_535), help="Where it shows here; default the same.")
+@click.option("--print", "only_print", is_flag=True, help="Show the command and do not run it.")
+@options.backend_option
+def command(stack: str, *, port: int | None, local_port: int | None, only_print: bool, backend: str | None) -> None:
+    """Open a shell on the machine of STACK, or forward one of its ports: by SSM on AWS, by IAP on GCP."""
+    from stacks import own_machine
+    from stacks.clouds import cloud_of
+
+    site = options.open_site(backend)
+    state = site.existing(options.checked_name(stack))
+    provider = state.provider or "sandbox"
+    cloud = cloud_of(state, provider, site.home)
+    instance = own_machine.machine_of(state, cloud)
+    if str(instance.state) != "running":
+        raise NotFound(f"{instance.id} is {instance.state}", remedy=f"gpuprov start {stack}")
+    settings = state.settings or {}
+    words = argv(instance, port, local_port, profile=str(settings.get("profile") or "") or None)
+    if only_print:
+        click.echo(" ".join(words))
+        return
+    if provider == "sandbox":
+        raise UsageError(
+            "a machine of the sandbox has nothing inside to connect to",
+            remedy=f"on a real cloud this runs: {' '.join(words)}",
+        )
+    if shutil.which(words[0]) is None:
+        raise UsageError(f"there is no `{words[0]}` on PATH", remedy=_TOOLS[words[0]])
+    raise click.exceptions.Exit(subprocess.run(words, check=False).returncode)
+
+
+def argv(instance: Instance, port: int | None, local_port: int | None, profile: str | None = None) -> list[str]:
+    """The command that connects.
+
+    Source: AWS Systems Manager user guide, "Start a session"; gcloud reference, ``compute ssh --tunnel-through-iap``.
+    """
+    place = instance.placement
+    if place.cloud == "gcp":
+        words = ["gcloud", "compute", "ssh", instance.name, "--zone", place.zone or "", "--tunnel-through-iap"]
+        return words if port is None else [*words, "--", "-N", "-L", f"{local_port or port}:localhost:{port}"]
+    words = ["aws", "ssm", "start-session", "--target", instance.id, "--region", place.region]
+    words += ["--profile", profile] if profile else []
+    if port is None:
+        return words
+    ports = json.dumps({"portNumber": [str(port)], "localPortNumber": [str(local_port or port)]}, separators=(",", ":"))
+    return [*words, "--document-name", "AWS-StartPortForwardingSession", "--parameters", ports]

@@ -1,0 +1,71 @@
+"""Stop or terminate: what each cloud allows by market and kind of disk, and what is cheap.
+
+Source: reference of EC2 ("Stop and start your instance", "Spot Instance interruptions": a one-time spot request cannot be
+stopped) and of Compute Engine ("Stop or suspend": local SSD is discarded; flex-start runs through); catalog billing rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from provisioner.vocabulary import CapacityType
+
+STOP, TERMINATE = "stop", "terminate"
+DISKS = ("network", "local", "local-root")
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a machine is ended, and why so."""
+
+    how: str
+    reason: str
+
+
+_BLOCK = Ending(TERMINATE, "a block or a flex-start machine cannot be stopped; it is paid for to its end")
+_RESERVED = Ending(STOP, "its reservation is billed on; a stop frees the place in it")
+_TABLE: dict[tuple[str, str, str], Ending] = {
+    ("aws", "on-demand", "network"): Ending(STOP, "only its disks bill while it is stopped"),
+    ("aws", "on-demand", "local"): Ending(
+        STOP, "only its root disk bills; what lies on local NVMe is lost and fetched again"
+    ),
+    ("aws", "on-demand", "local-root"): Ending(TERMINATE, "a machine whose root disk is local cannot be stopped"),
+    ("aws", "spot", "network"): Ending(TERMINATE, "a one-time spot machine cannot be stopped"),
+    ("aws", "spot", "local"): Ending(TERMINATE, "a one-time spot machine cannot be stopped"),
+    ("aws", "spot", "local-root"): Ending(TERMINATE, "a one-time spot machine cannot be stopped"),
+    ("aws", "reserved", "network"): _RESERVED,
+    ("aws", "reserved", "local"): _RESERVED,
+    ("aws", "reserved", "local-root"): Ending(TERMINATE, "a machine whose root disk is local cannot be stopped"),
+    ("gcp", "on-demand", "network"): Ending(STOP, "only its disks bill while it is stopped"),
+    ("gcp", "on-demand", "local"): Ending(
+        TERMINATE, "a stop would discard its local SSD, and keep no more than its root disk"
+    ),
+    ("gcp", "on-demand", "local-root"): Ending(TERMINATE, "nothing of it would be kept"),
+    ("gcp", "spot", "network"): Ending(STOP, "only its disks bill while it is stopped"),
+    ("gcp", "spot", "local"): Ending(
+        TERMINATE, "a stop would discard its local SSD, and keep no more than its root disk"
+    ),
+    ("gcp", "spot", "local-root"): Ending(TERMINATE, "nothing of it would be kept"),
+    ("gcp", "reserved", "network"): _RESERVED,
+    ("gcp", "reserved", "local"): Ending(
+        TERMINATE, "a stop would discard its local SSD, and keep no more than its root disk"
+    ),
+    ("gcp", "reserved", "local-root"): Ending(TERMINATE, "nothing of it would be kept"),
+}
+
+
+def ending(cloud: str, capacity_type: CapacityType, disk: str, wanted: str | None = None) -> Ending:
+    """How a machine is ended.
+
+    Args:
+        cloud: ``aws`` or ``gcp``.
+        capacity_type: how it was bought.
+        disk: one of ``DISKS``.
+        wanted: ``idle.then`` of the spec; ``None`` leaves it to the table.
+    """
+    if capacity_type in (CapacityType.CAPACITY_BLOCK, CapacityType.FLEX_START):
+        return _BLOCK
+    found = _TABLE.get((cloud, str(capacity_type), disk), Ending(TERMINATE, "nothing is known of a stop there"))
+    if wanted == TERMINATE and found.how == STOP:
+        return Ending(TERMINATE, "the spec says so")
+    return found

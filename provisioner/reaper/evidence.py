@@ -1,0 +1,117 @@
+"""Idle by what can be seen from outside: the watcher's own lines on the console, and the cloud's metrics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import inf
+from typing import Any
+
+from provisioner import tags
+from provisioner.node.idleness import BUSY, IDLE, QUIET, UNKNOWN, Memory, Rules, decide
+from provisioner.reaper.machines import Observed, Sample
+
+SILENT_AFTER = timedelta(minutes=15)
+"""Three heartbeats of the watcher: one that says nothing for longer is dead, and what it would say is unknown."""
+_CALM = (QUIET, IDLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is seen of one machine."""
+
+    state: str
+    """``busy``, ``unknown`` or ``idle``; how long is in ``quiet``."""
+    quiet: timedelta
+    reason: str
+    idle_after: timedelta | None = None
+    """The threshold that the machine itself goes by."""
+
+
+def last_line(console: Sequence[str]) -> Mapping[str, Any] | None:
+    """The last line that the watcher wrote on a console."""
+    for line in reversed(console):
+        start = line.find('{"gpuprov"')
+        if start < 0:
+            continue
+        try:
+            found = json.loads(line[start:])
+        except ValueError:
+            continue  # cut in the middle by the console's buffer
+        if isinstance(found, dict):
+            return found
+    return None
+
+
+def judge(observed: Observed, now: datetime, since: datetime | None = None) -> Evidence:
+    """All sources together: idle only if each one that exists says so, for as long as the shortest says.
+
+    Args:
+        observed: what was read.
+        now: the cloud's time.
+        since: the machine's start or the end of its last work as known otherwise; it cannot have been idle before.
+    """
+    found = [e for e in (_from_console(observed.console, now), _from_samples(observed, now)) if e is not None]
+    told = next((e.idle_after for e in found if e.idle_after is not None), None)
+    if not found:
+        return Evidence(UNKNOWN, timedelta(0), "neither its watcher nor a metric tells anything")
+    for word in (BUSY, UNKNOWN):
+        for entry in found:
+            if entry.state == word:
+                return Evidence(word, timedelta(0), entry.reason, told)
+    quiet = min(entry.quiet for entry in found)
+    if since is not None:
+        quiet = min(quiet, now - since)
+    return Evidence(IDLE, max(quiet, timedelta(0)), "; ".join(entry.reason for entry in found), told)
+
+
+def _from_console(console: Sequence[str], now: datetime) -> Evidence | None:
+    line = last_line(console)
+    if line is None:
+        return None
+    try:
+        said_at = tags.parse_time(str(line.get("at")))
+        quiet_s, after_s = float(line.get("quiet_s") or 0), line.get("idle_after_s")
+        told = timedelta(seconds=float(after_s)) if after_s else None
+    except (ValueError, TypeError):
+        return Evidence(UNKNOWN, timedelta(0), "its watcher's last line does not read")
+    state = str(line.get("state"))
+    if said_at is None or now - said_at > SILENT_AFTER:
+        return Evidence(UNKNOWN, timedelta(0), f"its watcher has said nothing since {line.get('at')}", told)
+    if state not in _CALM:
+        word = state if state in (BUSY, UNKNOWN) else BUSY
+        return Evidence(word, timedelta(0), f"watcher: {line.get('why', state)}", told)
+    # The guest's clock may be ahead: a line from the future has just been written.
+    age = max(now - said_at, timedelta(0))
+    return Evidence(IDLE, timedelta(seconds=quiet_s) + age, f"watcher: {line.get('why', state)}", told)
+
+
+def _from_samples(observed: Observed, now: datetime) -> Evidence | None:
+    samples = observed.samples
+    if not samples:
+        return None
+    if not any("gpus" in sample.reading for sample in samples):
+        return Evidence(UNKNOWN, timedelta(0), "no metric of its GPUs exists (absent is not idle)")
+    # The window is the caller's question; here it only matters since when everything is quiet.
+    rules = Rules(inf, inf if observed.holds else observed.period_s)
+    memory, begin = Memory(), samples[0].at
+    decision = None
+    for sample in samples:
+        memory, decision = decide(memory, (sample.at - begin).total_seconds(), _known(sample, samples), rules)
+    last = samples[-1].at
+    if decision is None or decision.state not in _CALM:
+        state, reason = (decision.state, decision.reason) if decision is not None else (UNKNOWN, "no sample")
+        return Evidence(state, timedelta(0), f"metrics: {reason}")
+    if not observed.holds and (now - last).total_seconds() > 2.5 * observed.period_s:
+        return Evidence(UNKNOWN, timedelta(0), f"its metrics stopped at {tags.format_time(last)}")
+    quiet = now - begin - timedelta(seconds=memory.quiet_since_s or 0)
+    shown = "; ".join(f"{name} {text}" for name, (_, text) in decision.sources.items())
+    return Evidence(IDLE, quiet, f"metrics: {shown}")
+
+
+def _known(sample: Sample, samples: Sequence[Sample]) -> Mapping[str, Any]:
+    """A sample in which a source that others have, and this one lacks, is unknown."""
+    missing = {key for other in samples for key in other.reading} - set(sample.reading) if len(samples) < 500 else set()
+    return {**dict.fromkeys(missing), **sample.reading} if missing else sample.reading

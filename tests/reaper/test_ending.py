@@ -1,0 +1,32 @@
+"""Stop or terminate: the whole table of clouds, markets and kinds of disk."""
+
+from __future__ import annotations
+
+import pytest
+
+from provisioner.reaper.ending import DISKS, ending
+from provisioner.vocabulary import CapacityType
+
+STOPS = {
+    ("aws", "on-demand", "network"),
+    ("aws", "on-demand", "local"),
+    ("aws", "reserved", "network"),
+    ("aws", "reserved", "local"),
+    ("gcp", "on-demand", "network"),
+    ("gcp", "spot", "network"),
+    ("gcp", "reserved", "network"),
+}
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+@pytest.mark.parametrize("market", list(CapacityType))
+@pytest.mark.parametrize("disk", DISKS)
+def test_each_cell_stops_where_it_can_and_says_why(cloud, market, disk):
+    found = ending(cloud, market, disk)
+    assert (found.how == "stop") == ((cloud, str(market), disk) in STOPS)
+    assert found.reason
+
+
+def test_the_spec_may_terminate_what_could_stop_and_never_the_other_way_round():
+    assert ending("aws", CapacityType.ON_DEMAND, "network", "terminate").how == "terminate"
+    assert ending("aws", CapacityType.SPOT, "network", "stop").how == "terminate"
