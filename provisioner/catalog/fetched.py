@@ -15,6 +15,7 @@ COMMIT_1Y = "commit_1y"
 COMMIT_3Y = "commit_3y"
 ATTACHED_GPU = "attached_gpu"
 OFFERINGS = "offerings"
+DISKS = "disks"
 QUOTAS = "quotas"
 SCORES = "placement_scores"
 
@@ -43,6 +44,14 @@ class GpuQuote:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskQuote:
+    """USD per GiB-month of a disk or snapshot service, by its name in storage_capacity_prices.csv."""
+
+    service: str
+    price_usd_per_gib_month: str
+
+
+@dataclass(frozen=True, slots=True)
 class SourceRow:
     """A line of sources.csv for what a fetcher reads; its date is that of the refresh."""
 
@@ -65,6 +74,7 @@ class RegionFacts:
     sources: Mapping[str, str]
     """Kind -> key of ``SourceRow``, several joined with ``;``."""
     gpu_prices: tuple[GpuQuote, ...] | None = None
+    disks: tuple[DiskQuote, ...] | None = None
     offerings: tuple[tuple[str, str], ...] | None = None
     """(zone, instance type): all that the region offers of the types that the catalog knows."""
     quotas: tuple[tuple[str, str], ...] | None = None

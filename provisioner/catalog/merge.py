@@ -7,17 +7,27 @@ from dataclasses import replace
 from decimal import Decimal
 
 from provisioner.catalog.codes import AT_FLOOR, NO_SPARE
-from provisioner.catalog.fetched import ATTACHED_GPU, OFFERINGS, ON_DEMAND, QUOTAS, SPOT, RegionFacts, SourceRow
+from provisioner.catalog.fetched import ATTACHED_GPU, DISKS, OFFERINGS, ON_DEMAND, QUOTAS, SPOT, RegionFacts, SourceRow
 from provisioner.catalog.files import QUOTAS as QUOTAS_FILE
 from provisioner.catalog.files import CatalogFiles
 from provisioner.catalog.instance_prices import ANY
 from provisioner.catalog.instances import read_instances
-from provisioner.catalog.quarantine import REASONS, ROUNDING_USD, UNKNOWN_TYPE, Judge, Quarantined, Verdict, number
+from provisioner.catalog.quarantine import (
+    REASONS,
+    ROUNDING_USD,
+    UNKNOWN_TYPE,
+    Judge,
+    Quarantined,
+    Verdict,
+    judge_disk,
+    number,
+)
 from provisioner.catalog.tables import csv_bytes
 from provisioner.units import decimal_string
 
 PRICES = "prices.csv"
 ATTACHED = "prices_attached_gpu.csv"
+STORED = "storage_capacity_prices.csv"
 OFFERED = "offerings.csv"
 SOURCES = "sources.csv"
 _SPOT_FLOOR = Decimal("0.1")
@@ -50,11 +60,13 @@ class Merge:
     def tables(self, regions: Sequence[RegionFacts]) -> dict[str, bytes]:
         """The bytes of every table that these regions change."""
         self._learn(regions)
-        rows = {name: self._files.records(name) for name in (PRICES, ATTACHED, OFFERED, SOURCES, QUOTAS_FILE)}
+        rows = {name: self._files.records(name) for name in (PRICES, ATTACHED, STORED, OFFERED, SOURCES, QUOTAS_FILE)}
         for facts in regions:
             rows[PRICES] = self._merge_prices(rows[PRICES], facts)
             if facts.gpu_prices is not None:
                 rows[ATTACHED] = self._merge_attached(rows[ATTACHED], facts)
+            if facts.disks is not None:
+                rows[STORED] = self._merge_disks(rows[STORED], facts)
             if facts.offerings is not None:
                 rows[OFFERED] = self._merge_offerings(rows[OFFERED], rows[PRICES], facts)
             if facts.quotas is not None:
@@ -131,7 +143,7 @@ class Merge:
             "source": facts.sources[kind],
             "as_of": self._as_of,
             "as_of_precision": "day",
-            "confidence": facts.confidence if kind not in (OFFERINGS, QUOTAS) else "observed",
+            "confidence": facts.confidence if kind not in (DISKS, OFFERINGS, QUOTAS) else "observed",
         }
 
     def _keep_out(self, facts: RegionFacts, words: tuple[str, str, str, str], verdict: Verdict, source: str) -> None:
@@ -176,6 +188,46 @@ class Merge:
             }
         self.counts[facts.region, ATTACHED_GPU] = taken
         return [*(row for row in rows if not self._is_here(row, facts.region)), *own.values()]
+
+    # Disks
+
+    def _merge_disks(self, rows: list[Row], facts: RegionFacts) -> list[Row]:
+        """Rows of the region one by one; a service that no row of the cloud knows is left out."""
+        classes = {row["service"]: row["service_class"] for row in rows if row["cloud"] == self._cloud}
+        kept, fresh = {self._storage_key(row): row for row in rows}, 0
+        for quote in facts.disks or ():
+            if quote.service not in classes:
+                continue
+            like = [row["price_usd_per_gib_month"] for row in rows if self._is_like(row, quote.service)]
+            verdict = judge_disk(quote.price_usd_per_gib_month, like)
+            if verdict.amount is None:
+                words = (ANY, f"{quote.service} (GiB-month)", ON_DEMAND, quote.price_usd_per_gib_month)
+                self._keep_out(facts, words, verdict, facts.sources[DISKS])
+                continue
+            fresh += 1
+            row = {
+                "cloud": self._cloud,
+                "service": quote.service,
+                "service_class": classes[quote.service],
+                "region": facts.region,
+                "tier_from_gib": "0",
+                "tier_to_gib": "",
+                "price_usd_per_gib_month": decimal_string(verdict.amount),
+                "published_unit": "GB-month" if self._cloud == "aws" else "GiB-month",
+                **self._provenance(facts, DISKS),
+                "suspect_reason": "",
+                "notes": "",
+            }
+            kept[self._storage_key(row)] = row
+        self.counts[facts.region, DISKS] = fresh
+        return list(kept.values())
+
+    def _is_like(self, row: Mapping[str, str], service: str) -> bool:
+        return (row["cloud"], row["service"]) == (self._cloud, service)
+
+    @staticmethod
+    def _storage_key(row: Mapping[str, str]) -> tuple[str, ...]:
+        return (row["cloud"], row["service"], row["region"], row["tier_from_gib"])
 
     # Listings, quotas, sources
 

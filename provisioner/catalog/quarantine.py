@@ -171,6 +171,24 @@ class Judge:
         return min(known, default=None)
 
 
+def judge_disk(price: str, known: Iterable[str]) -> Verdict:
+    """Whether a price per GiB-month is believed, by what the catalog has for the same service in any region."""
+    amount = number(price)
+    if amount is None:
+        return Verdict(None, NOT_A_NUMBER)
+    if amount <= 0:
+        return Verdict(None, NOT_POSITIVE)
+    prices = sorted(found for found in map(number, known) if found is not None)
+    if not prices:
+        return Verdict(amount)
+    middle = prices[(len(prices) - 1) // 2]
+    if amount * FACTOR < middle:
+        return Verdict(None, TOO_LOW, _median_words(middle, "GiB-month"))
+    if amount > middle * FACTOR:
+        return Verdict(None, TOO_HIGH, _median_words(middle, "GiB-month"))
+    return Verdict(amount)
+
+
 class _Scaled(NamedTuple):
     """A price per GPU (or of a whole host), what it is held against, and the median that the catalog had before."""
 

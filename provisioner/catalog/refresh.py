@@ -192,6 +192,8 @@ def _summary(facts: RegionFacts) -> str:
     ]
     if facts.gpu_prices is not None:
         parts.append(f"{len(facts.gpu_prices)} prices of attached GPUs")
+    if facts.disks:
+        parts.append(f"{len(facts.disks)} disk prices")
     if facts.offerings is not None:
         parts.append(f"{len(facts.offerings)} types in zones")
     if facts.quotas is not None:

@@ -16,8 +16,10 @@ from provisioner.catalog.fetched import (
     CAPACITY_BLOCK,
     COMMIT_1Y,
     COMMIT_3Y,
+    DISKS,
     FLEX_START,
     ON_DEMAND,
+    DiskQuote,
     PriceQuote,
     RegionFacts,
 )
@@ -138,6 +140,42 @@ def test_flex_start_and_reservations_are_offers_of_their_own() -> None:
     on_demand = make_plan(pretrain(instance_types=["a3-highgpu-8g"], regions=[CENTRAL], capacity="on-demand"), catalog)
     assert on_demand.choice is not None
     assert on_demand.choice.price_usd_per_hour == Decimal("88.49")
+
+
+def test_disk_prices_of_a_region_end_the_stand_in() -> None:
+    """eu-central-1 has no price of its own in the bundled catalog; what is 5 times off the known ones is kept out."""
+    frankfurt = "eu-central-1"
+    assert load_catalog(Path("bundled")).storage_price("aws", "ebs_gp3", frankfurt).confidence == "assumed"  # type: ignore[union-attr]
+    disks = (DiskQuote("ebs_gp3", "0.0952"), DiskQuote("ebs_snapshot_standard", "54"), DiskQuote("ebs_new", "0.01"))
+    of = replace(facts(frankfurt, {"g6.xlarge": "1.0"}), disks=disks)
+    refreshed = run(replace(of, sources={**of.sources, DISKS: SOURCE.source}))
+    price = load_catalog().storage_price("aws", "ebs_gp3", frankfurt)
+    assert price is not None
+    assert (price.amount_usd, price.as_of, price.confidence, price.suspect) == (
+        Decimal("0.0952"),
+        "2026-12-05",
+        "observed",
+        (),
+    )
+    assert [(one.instance_type, one.reason) for one in refreshed.quarantined] == [
+        ("ebs_snapshot_standard (GiB-month)", "far_above_median")
+    ]
+    plan = make_plan(
+        Workload.from_document(
+            {
+                "version": 1,
+                "name": "case",
+                "task": "serve",
+                "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+                "inference": {"context_tokens": 4096},
+                "placement": {"instance_types": ["g6.xlarge"], "regions": [frankfurt]},
+            }
+        ),
+        load_catalog(),
+    )
+    assert plan.cost is not None
+    (root,) = (line for line in plan.cost.lines if line.item == "disk:root")
+    assert (root.unit_price_usd, root.as_of) == (Decimal("0.0952"), "2026-12-05")
 
 
 def test_a_listing_that_lost_everything_is_not_believed() -> None:

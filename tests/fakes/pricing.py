@@ -165,6 +165,22 @@ def product(
     }
 
 
+def disk(usage: str, region: str, usd: str, *, family: str = "Storage", **attributes: str) -> dict[str, Any]:
+    """A Price List product of EBS; ``usage`` has the region's short name before it everywhere but in us-east-1."""
+    sku = re.sub(r"\W", "", f"{usage}{region}").upper()
+    price = {"unit": "GB-Mo", "beginRange": "0", "endRange": "Inf", "pricePerUnit": {"USD": usd}}
+    return {
+        "product": {
+            "productFamily": family,
+            "sku": sku,
+            "attributes": {"regionCode": region, "usagetype": usage, "servicecode": "AmazonEC2", **attributes},
+        },
+        "serviceCode": "AmazonEC2",
+        "terms": {"OnDemand": {f"{sku}.JRTCKXETXF": {"sku": sku, "priceDimensions": {f"{sku}.1": price}}}},
+        "version": "20261130000000",
+    }
+
+
 @dataclass
 class AwsMarket:
     """What the AWS stub knows."""
@@ -190,7 +206,7 @@ class AwsMarket:
 
 _FIELDS = {
     *("regionCode", "operatingSystem", "preInstalledSw", "capacitystatus", "marketoption", "tenancy"),
-    *("productFamily", "instanceType"),
+    *("productFamily", "instanceType", "volumeApiName"),
 }
 
 

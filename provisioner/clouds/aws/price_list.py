@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
-from provisioner.catalog.fetched import COMMIT_1Y, COMMIT_3Y, PriceQuote
+from provisioner.catalog.fetched import COMMIT_1Y, COMMIT_3Y, DiskQuote, PriceQuote
 from provisioner.errors import CloudError
 
 HOURS_PER_YEAR = 8760
@@ -22,6 +22,8 @@ _YEARS = {"1yr": (1, COMMIT_1Y), "1 yr": (1, COMMIT_1Y), "3yr": (3, COMMIT_3Y), 
 _OPTIONS = ("No Upfront", "Partial Upfront", "All Upfront")
 """How a term is paid, that with the least risk first."""
 _PLACES = Decimal("0.000001")
+_DISKS = {"EBS:VolumeUsage.gp3": "ebs_gp3", "EBS:SnapshotUsage": "ebs_snapshot_standard"}
+"""End of a usage type, whose start names the region -> service. Archived and shared snapshots have other ends."""
 
 
 class Listed(NamedTuple):
@@ -48,13 +50,34 @@ def read_entry(entry: str | Mapping[str, Any], region: str) -> Listed:
         committed = _committed(name, terms.get("Reserved", {}).values())
         gpus = str(attributes.get("gpu", "0"))
     except (ValueError, KeyError, TypeError, AttributeError, InvalidOperation) as error:
-        raise CloudError(
-            f"the price list of {region} has an entry of another form: {type(error).__name__} {error}",
-            where=f"pricing:GetProducts of {region}",
-            remedy="try again later; if it stays, please report it",
-        ) from None
+        raise _of_another_form(region, error) from None
     on_demand = PriceQuote(name, "*", hourly[0]) if hourly else None
     return Listed(name, gpus not in ("", "0", "NA"), on_demand, committed)
+
+
+def read_disk(entry: str | Mapping[str, Any], region: str) -> DiskQuote | None:
+    """The price of an EBS volume or snapshot type; ``None`` for an entry about anything else.
+
+    Raises:
+        CloudError: it has another form than the documented one.
+    """
+    try:
+        product = json.loads(entry) if isinstance(entry, str) else entry
+        usage = str(product["product"]["attributes"].get("usagetype", ""))
+        service = next((name for ending, name in _DISKS.items() if usage.endswith(ending)), None)
+        terms = product["terms"].get("OnDemand", {}).values() if service else ()
+        monthly = [price for term in terms for price in _in_usd(term, "GB-Mo")]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _of_another_form(region, error) from None
+    return DiskQuote(service, monthly[0]) if service and monthly else None
+
+
+def _of_another_form(region: str, error: Exception) -> CloudError:
+    return CloudError(
+        f"the price list of {region} has an entry of another form: {type(error).__name__} {error}",
+        where=f"pricing:GetProducts of {region}",
+        remedy="try again later; if it stays, please report it",
+    )
 
 
 def _in_usd(term: Mapping[str, Any], unit: str) -> list[str]:

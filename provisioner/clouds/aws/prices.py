@@ -19,10 +19,12 @@ from provisioner.catalog.fetched import (
     CAPACITY_BLOCK,
     COMMIT_1Y,
     COMMIT_3Y,
+    DISKS,
     OFFERINGS,
     ON_DEMAND,
     QUOTAS,
     SPOT,
+    DiskQuote,
     PriceQuote,
     RegionFacts,
     Score,
@@ -35,10 +37,10 @@ from provisioner.catalog.snapshot import Catalog
 from provisioner.clouds.aws.blocks import DAY_HOURS, block_types, read_offerings
 from provisioner.clouds.aws.errors import code_of
 from provisioner.clouds.aws.places import Places
-from provisioner.clouds.aws.price_list import read_entry
+from provisioner.clouds.aws.price_list import read_disk, read_entry
 from provisioner.clouds.aws.session import AwsApi
 from provisioner.clouds.aws.settings import AwsSettings
-from provisioner.errors import CloudError, CredentialsError, GpuprovError, NotFound
+from provisioner.errors import Ambiguous, CloudError, CredentialsError, GpuprovError, NotFound
 
 PRICE_LIST = SourceRow(
     "aws_price_list", "AWS Price List, GetProducts of AmazonEC2", "pricing API of the user's account", "2017-10-15"
@@ -70,6 +72,10 @@ _PASSES = (
     {"tenancy": "Dedicated", "productFamily": "Compute Instance (bare metal)"},
 )
 """Bare-metal types are listed with dedicated tenancy only."""
+_DISK_FILTERS = (
+    {"productFamily": "Storage", "volumeApiName": "gp3"},
+    {"productFamily": "Storage Snapshot"},
+)
 _PRODUCTS_A_PAGE = 100
 _TYPES_A_FILTER = 200
 """Most values of one EC2 filter."""
@@ -116,13 +122,14 @@ class AwsPrices:
         offerings = tuple(sorted(self._offerings(region)))
         spot = tuple(self._spot(region))
         listed = self._listed(region)
+        disks, disks_left_out = self._disks(region)
         blocks, blocks_left_out = self._blocks(region, offerings)
         quotas, quotas_left_out = self._quotas(region)
         return RegionFacts(
             region=region,
             prices={**listed, SPOT: spot, **blocks},
             sources={
-                **dict.fromkeys((ON_DEMAND, COMMIT_1Y, COMMIT_3Y), PRICE_LIST.source),
+                **dict.fromkeys((ON_DEMAND, COMMIT_1Y, COMMIT_3Y, DISKS), PRICE_LIST.source),
                 SPOT: SPOT_HISTORY.source,
                 CAPACITY_BLOCK: BLOCK_OFFERINGS.source,
                 OFFERINGS: TYPE_OFFERINGS.source,
@@ -130,7 +137,8 @@ class AwsPrices:
             },
             offerings=offerings,
             quotas=quotas,
-            notes=(*blocks_left_out, *quotas_left_out),
+            disks=disks,
+            notes=(*disks_left_out, *blocks_left_out, *quotas_left_out),
         )
 
     def placement_scores(self, regions: Sequence[str]) -> Scores:
@@ -157,17 +165,7 @@ class AwsPrices:
         known = self._types()
         found: dict[str, list[PriceQuote]] = {ON_DEMAND: [], COMMIT_1Y: [], COMMIT_3Y: []}
         for one_pass in _PASSES:
-            wanted = {"regionCode": region, **_ON_DEMAND_FILTERS, **one_pass}
-            entries = self._pages(
-                "pricing",
-                "GetProducts",
-                PRICING_REGION,
-                "PriceList",
-                ServiceCode="AmazonEC2",
-                Filters=[{"Type": "TERM_MATCH", "Field": key, "Value": value} for key, value in wanted.items()],
-                MaxResults=_PRODUCTS_A_PAGE,
-            )
-            for entry in entries:
+            for entry in self._products({"regionCode": region, **_ON_DEMAND_FILTERS, **one_pass}):
                 listed = read_entry(entry, region)
                 if listed.instance_type in known:
                     for model, quote in listed.committed.items():
@@ -177,6 +175,19 @@ class AwsPrices:
                 if listed.on_demand is not None:
                     found[ON_DEMAND].append(listed.on_demand)
         return {model: tuple(quotes) for model, quotes in found.items()}
+
+    def _disks(self, region: str) -> tuple[tuple[DiskQuote, ...] | None, tuple[str, ...]]:
+        """Prices of the disks that plans use; a help, like blocks."""
+        found: dict[str, DiskQuote] = {}
+        try:
+            for wanted in _DISK_FILTERS:
+                for entry in self._products({"regionCode": region, **wanted}):
+                    quote = read_disk(entry, region)
+                    if quote is not None:
+                        found[quote.service] = quote
+        except GpuprovError as error:
+            return None, (f"disk prices left out: {error.message}",)
+        return tuple(found.values()), ()
 
     def _blocks(
         self, region: str, offered: Sequence[tuple[str, str]]
@@ -249,7 +260,9 @@ class AwsPrices:
         found = []
         for code in quota_codes(self._types()):
             try:
-                answer = self._call("service-quotas", "GetServiceQuota", region, ServiceCode="ec2", QuotaCode=code)
+                answer = self._call(
+                    "service-quotas", "GetServiceQuota", region, "Quota", ServiceCode="ec2", QuotaCode=code
+                )
             except NotFound:
                 continue  # Not every region has every family.
             except GpuprovError as error:
@@ -258,6 +271,18 @@ class AwsPrices:
         return tuple(found), ()
 
     # Calls
+
+    def _products(self, wanted: Mapping[str, str]) -> Iterator[Any]:
+        """Entries of the Price List of EC2 with these attributes."""
+        return self._pages(
+            "pricing",
+            "GetProducts",
+            PRICING_REGION,
+            "PriceList",
+            ServiceCode="AmazonEC2",
+            Filters=[{"Type": "TERM_MATCH", "Field": key, "Value": value} for key, value in wanted.items()],
+            MaxResults=_PRODUCTS_A_PAGE,
+        )
 
     def _types(self) -> Mapping[str, InstanceType]:
         return {name: instance for (cloud, name), instance in self.catalog.instances.items() if cloud == self.cloud}
@@ -274,8 +299,8 @@ class AwsPrices:
         token: str | None = None
         while True:
             more = {"NextToken": token} if token else {}
-            answer = self._call(service, operation, region, **parameters, **more)
-            yield from answer.get(key, ())
+            answer = self._call(service, operation, region, key, **parameters, **more)
+            yield from answer[key]
             token, before = answer.get("NextToken"), token
             if not token:
                 return
@@ -284,8 +309,22 @@ class AwsPrices:
                     f"{operation} in {region} gives the same page again and again", remedy="try again later"
                 )
 
-    def _call(self, service: str, operation: str, region: str, **parameters: Any) -> dict[str, Any]:
-        return self.patience.call(lambda: self.api.call(service, operation, region, once=True, **parameters))
+    def _call(self, service: str, operation: str, region: str, expected: str, **parameters: Any) -> dict[str, Any]:
+        """An answer that has the part that is asked for.
+
+        The SDK reads a page of a proxy as an answer without any part; without this check it would pass for an empty list.
+        """
+
+        def once() -> dict[str, Any]:
+            answer = self.api.call(service, operation, region, once=True, **parameters)
+            if expected not in answer:
+                raise Ambiguous(
+                    f"{operation} in {region} was answered without {expected}: by a proxy, it seems",
+                    remedy="try again later, or look at HTTPS_PROXY",
+                )
+            return answer
+
+        return self.patience.call(once)
 
 
 def quota_codes(types: Mapping[str, InstanceType]) -> tuple[str, ...]:

@@ -15,9 +15,11 @@ from typing import Any
 
 from provisioner.catalog.fetched import (
     ATTACHED_GPU,
+    DISKS,
     OFFERINGS,
     ON_DEMAND,
     SPOT,
+    DiskQuote,
     GpuQuote,
     PriceQuote,
     RegionFacts,
@@ -28,7 +30,7 @@ from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.snapshot import Catalog
 from provisioner.clouds.gcp.errors import unreadable
 from provisioner.clouds.gcp.session import GcpReader
-from provisioner.clouds.gcp.skus import CORE, LOCAL_SSD, MARKETS, RAM, Part, Rate, Rates, read_rates
+from provisioner.clouds.gcp.skus import CORE, DISK, DISK_PHRASES, LOCAL_SSD, MARKETS, RAM, Part, Rate, Rates, read_rates
 from provisioner.errors import CloudError, CredentialsError
 from provisioner.units import GIB, HOURS_PER_MONTH
 
@@ -112,12 +114,15 @@ class GcpPrices:
         zones = (
             None if world.machines is None else sorted(zone for zone in world.machines if _region_of(zone) == region)
         )
-        sources = dict.fromkeys((*MARKETS, ATTACHED_GPU), BILLING_SKUS.source) | {OFFERINGS: COMPUTE_TYPES.source}
+        sources = dict.fromkeys((*MARKETS, ATTACHED_GPU, DISKS), BILLING_SKUS.source) | {
+            OFFERINGS: COMPUTE_TYPES.source
+        }
         return RegionFacts(
             region=region,
             prices={market: tuple(self._quotes(world.rates, region, market)) for market in MARKETS},
             sources=sources,
             gpu_prices=tuple(self._gpu_quotes(world, region, zones)),
+            disks=tuple(_disks(world.rates, region)),
             offerings=None if zones is None else tuple(self._offerings(world, zones)),
             notes=world.notes,
             confidence="derived",
@@ -202,6 +207,13 @@ class GcpPrices:
                 elif scope.startswith("zones/"):
                     found.setdefault(zone, set()).update(str(one["name"]) for one in part.get(kind, ()))
         return found, lost
+
+
+def _disks(rates: Rates, region: str) -> Iterator[DiskQuote]:
+    for service in DISK_PHRASES.values():
+        rate = rates.of(region, ON_DEMAND, (DISK, service))
+        if rate is not None:
+            yield DiskQuote(service, str(rate.amount_usd))
 
 
 def compose(rates: Rates, region: str, market: str, instance: InstanceType) -> PriceQuote | None:

@@ -1,4 +1,4 @@
-"""Google's price list as rates: what a core, a GiB of memory, a GPU and a GiB of local SSD cost in a region and market.
+"""Google's price list as rates: what a core, a GiB of memory, a GPU, a GiB of local SSD or of disk cost in a region and market.
 
 SKUs are told apart by their description alone: usageType is wrong for some (spot B200 rates carry ``OnDemand``), and on-demand,
 spot, DWS flex-start ("DWS Defined Duration") and DWS calendar rates of one part differ by half. Descriptions are matched as a
@@ -18,9 +18,9 @@ from typing import Any
 from provisioner.catalog.fetched import CALENDAR, COMMIT_1Y, COMMIT_3Y, FLEX_START, ON_DEMAND, SPOT
 
 MARKETS = (ON_DEMAND, SPOT, FLEX_START, CALENDAR, COMMIT_1Y, COMMIT_3Y)
-CORE, RAM, LOCAL_SSD = "core", "ram", "local_ssd"
+CORE, RAM, LOCAL_SSD, DISK = "core", "ram", "local_ssd", "disk"
 
-_UNITS = {CORE: "h", RAM: "GiBy.h", LOCAL_SSD: "GiBy.mo"}
+_UNITS = {CORE: "h", RAM: "GiBy.h", LOCAL_SSD: "GiBy.mo", DISK: "GiBy.mo"}
 _GPU_UNIT = "h"
 _DROPPED = ("commitment", "custom", "premium", "reserved", "sole tenancy", "upgrade", "capacity optimized")
 _PREFIX = re.compile(r"^(?:Spot Preemptible|DWS Defined Duration|DWS Calendar Mode|Commitment v1:) ")
@@ -34,6 +34,15 @@ _ATTACHED = r"(?: attached to (?:Spot Preemptible|DWS Defined Duration|DWS Calen
 _GPU = re.compile(rf"^(?:Nvidia )?(?:Tesla )?(.+?)(?: GPU)?{_ATTACHED}{_PLACE}")
 _SLICE = re.compile(rf"^(?:A4X? (?:Max )?)?Nvidia (\w+) \(1 gpu slice\){_ATTACHED}{_PLACE}")
 _SSD = re.compile(rf"^SSD backed Local Storage{_ATTACHED}{_PLACE}")
+
+_DISK = re.compile(r"^(Storage PD|Balanced PD|SSD backed PD|Hyperdisk Balanced) Capacity(?: in .*)?$")
+DISK_PHRASES: Mapping[str, str] = {
+    "Storage PD": "pd_standard",
+    "Balanced PD": "pd_balanced",
+    "SSD backed PD": "pd_ssd",
+    "Hyperdisk Balanced": "hyperdisk_balanced",
+}
+"""What stands in a description -> disk service. Regional disks and those of confidential machines begin with other words."""
 
 GPU_PHRASES: Mapping[str, str] = {
     "P4": "nvidia-tesla-p4",
@@ -55,7 +64,7 @@ SLICE_PHRASES: Mapping[str, str] = {"B200": "nvidia-b200", "GB200": "nvidia-gb20
 """GPUs whose rate holds their share of the machine: there are no core and memory rates beside it."""
 
 Part = tuple[str, str]
-"""(``core``, series), (``ram``, series), (``gpu``, accelerator), (``slice``, accelerator) or (``local_ssd``, "")."""
+"""(``core``, series), (``ram``, series), (``gpu``, accelerator), (``slice``, accelerator), (``local_ssd``, "") or (``disk``, service)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +91,7 @@ class Rates:
 
 
 def read_rates(skus: Iterable[Mapping[str, Any]]) -> Rates:
-    """The rates of all SKUs that price a part of a GPU machine.
+    """The rates of all SKUs that price a part of a GPU machine, or its disks.
 
     Raises:
         KeyError, TypeError, ValueError: a SKU has another form than the documented one.
@@ -129,6 +138,8 @@ def part_of(description: str) -> Part | None:
     text = _PREFIX.sub("", description)
     if _SSD.match(text):
         return (LOCAL_SSD, "")
+    if found := _DISK.match(text):
+        return (DISK, DISK_PHRASES[found[1]])
     if found := _SLICE.match(text):
         accelerator = SLICE_PHRASES.get(found[1])
         return ("slice", accelerator) if accelerator else None

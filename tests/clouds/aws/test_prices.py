@@ -152,6 +152,7 @@ def test_regions_are_those_of_the_account(fetcher: AwsPrices) -> None:
         ("DescribeSpotPriceHistory", "RequestLimitExceeded", 503),
         ("DescribeInstanceTypeOfferings", "InternalError", 500),
         ("GetProducts", DROP, 0),
+        ("GetProducts", GARBAGE, 200),
         ("DescribeSpotPriceHistory", GARBAGE, 200),
     ],
 )

@@ -1,4 +1,4 @@
-"""Capacity that is bought ahead, over HTTP: reserved terms of the Price List, offers of capacity blocks."""
+"""What stands beside a machine's price, over HTTP: reserved terms, offers of capacity blocks, prices of disks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from provisioner.catalog.fetched import CAPACITY_BLOCK, COMMIT_1Y, COMMIT_3Y, ON
 from provisioner.catalog.patience import Patience
 from provisioner.catalog.snapshot import Catalog, load_catalog
 from provisioner.clouds.aws.prices import AwsPrices
-from provisioner.errors import CloudError
-from tests.fakes.pricing import AwsMarket, Fault, aws_prices, product, reserved
+from provisioner.errors import Ambiguous, CloudError
+from tests.fakes.pricing import GARBAGE, AwsMarket, Fault, aws_prices, disk, product, reserved
 
 EAST = "us-east-1"
 
@@ -38,6 +38,10 @@ def market() -> AwsMarket:
             product("g6.xlarge", EAST, "0.8048", terms=[*one_year, *three_years]),
             product("p5.48xlarge", EAST, "55.04"),
             product("m7i.large", EAST, "0.1", gpu="0", terms=one_year),
+            disk("EBS:VolumeUsage.gp3", EAST, "0.0800000000", volumeApiName="gp3"),
+            disk("EUC1-EBS:VolumeUsage.gp3", "eu-central-1", "0.0952000000", volumeApiName="gp3"),
+            disk("EBS:SnapshotUsage", EAST, "0.0500000000", family="Storage Snapshot"),
+            disk("EBS:SnapshotArchiveStorage", EAST, "0.0125000000", family="Storage Snapshot"),
         ],
         offerings={EAST: [("use1-az1", "g6.xlarge"), ("use1-az1", "p5.48xlarge"), ("use1-az2", "p4d.24xlarge")]},
         blocks={
@@ -110,6 +114,42 @@ def test_blocks_are_a_help_and_never_in_the_way(fetcher: AwsPrices, market: AwsM
 def test_a_market_without_offers_has_no_price(fetcher: AwsPrices, market: AwsMarket) -> None:
     market.blocks.clear()
     assert fetcher.fetch(EAST).prices[CAPACITY_BLOCK] == ()
+
+
+def test_disks_that_plans_use(fetcher: AwsPrices, market: AwsMarket) -> None:
+    market.zones["eu-central-1"] = {"euc1-az1": "eu-central-1a"}
+    found = fetcher.fetch(EAST).disks or ()
+    assert {one.service: Decimal(one.price_usd_per_gib_month) for one in found} == {
+        "ebs_gp3": Decimal("0.08"),
+        "ebs_snapshot_standard": Decimal("0.05"),
+    }
+    (only,) = fetcher.fetch("eu-central-1").disks or ()
+    assert Decimal(only.price_usd_per_gib_month) == Decimal("0.0952")
+
+
+def test_disks_that_cannot_be_read_are_left_out_and_said(fetcher: AwsPrices, market: AwsMarket) -> None:
+    broken = disk("EBS:VolumeUsage.gp3", EAST, "0.08", volumeApiName="gp3")
+    broken["terms"]["OnDemand"] = {"x": {}}
+    market.products.insert(0, broken)
+    facts = fetcher.fetch(EAST)
+    assert facts.disks is None
+    assert any(note.startswith("disk prices left out") for note in facts.notes)
+    assert by_type(facts.prices[ON_DEMAND])["g6.xlarge"] == "0.8048"
+
+
+@pytest.mark.parametrize("operation", ["GetProducts", "GetServiceQuota"])
+def test_a_page_of_a_proxy_never_passes_for_an_empty_list(
+    fetcher: AwsPrices, market: AwsMarket, operation: str
+) -> None:
+    """The SDK reads HTML with status 200 as an answer without any part."""
+    market.calls.faults.append(Fault(operation, GARBAGE, times=999))
+    if operation == "GetProducts":
+        with pytest.raises(Ambiguous, match="proxy"):
+            fetcher.fetch(EAST)
+    else:
+        facts = fetcher.fetch(EAST)
+        assert facts.quotas is None
+        assert any(note.startswith("quotas left out") for note in facts.notes)
 
 
 def test_a_term_of_another_form_fails_its_region(fetcher: AwsPrices, market: AwsMarket) -> None:

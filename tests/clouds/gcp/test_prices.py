@@ -86,6 +86,25 @@ def test_flex_start_is_kept_apart_from_on_demand(fetcher: GcpPrices) -> None:
 
 
 @pytest.mark.usefixtures("account")
+def test_disks_by_their_own_words(fetcher: GcpPrices, market: GcpMarket) -> None:
+    month = {"unit": "GiBy.mo"}
+    market.skus += [
+        sku("Balanced PD Capacity", "0.1", "us-central1", **month),
+        sku("SSD backed PD Capacity in Iowa", "0.17", "us-central1", **month),
+        sku("Hyperdisk Balanced Capacity in Iowa", "0.08", "us-central1", **month),
+        sku("Hyperdisk Balanced IOPS in Iowa", "0.005", "us-central1", **month),
+        sku("Regional Balanced PD Capacity", "0.2", "us-central1", **month),
+        sku("Balanced PD Capacity in Tokyo", "0.13", "asia-northeast1", **month),
+    ]
+    found = {one.service: one.price_usd_per_gib_month for one in fetcher.fetch("us-central1").disks or ()}
+    assert {name: Decimal(usd) for name, usd in found.items()} == {
+        "pd_balanced": Decimal("0.1"),
+        "pd_ssd": Decimal("0.17"),
+        "hyperdisk_balanced": Decimal("0.08"),
+    }
+
+
+@pytest.mark.usefixtures("account")
 def test_contracts_are_composed_of_their_own_rates(fetcher: GcpPrices, market: GcpMarket) -> None:
     """The catalog's g2-standard-8 in us-central1 for a year is 0.537783 USD an hour: 8 cores, 32 GiB and a GPU."""
     assert prices(fetcher, "commit_1y") == {}  # the GPU's rate alone is no machine's
