@@ -18,7 +18,7 @@ from provisioner.sizing.footprint import Footprint
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.layouts import feasible_layouts
 from provisioner.sizing.throughput import Targets, Throughput, main_rate
-from provisioner.vocabulary import Fit, Interconnect, Objective
+from provisioner.vocabulary import Fit, Interconnect, Objective, Task
 
 NEAR_EQUAL_RATE = 0.05
 """Layouts whose predicted rates differ by less are the same speed: the fewer GPUs work, the simpler. Predictions are no better."""
@@ -117,8 +117,8 @@ class Sizer:
                 link = interconnect_for(instance, layout)
                 speed = self.throughput(accelerator, layout, link)
                 capacity = self.requests_per_s(accelerator, layout, link)
-                copies = copies_needed(self.request.workload, capacity)
                 together = max(1, instance.gpu_count // layout.gpus_per_replica)
+                copies = together if self._fills else copies_needed(self.request.workload, capacity)
                 yield Arrangement(
                     instance=instance,
                     gpu=gpu,
@@ -130,6 +130,12 @@ class Sizer:
                     throughput=speed,
                     requests_per_s=capacity,
                 )
+
+    @property
+    def _fills(self) -> bool:
+        """Whether as many copies run as a machine holds: a batch with ``replicas: auto``, whose work is shared out among them."""
+        inference = self.request.workload.inference
+        return inference is not None and inference.replicas == "auto" and self.request.workload.task is Task.BATCH
 
     def _spanning(self, instance: InstanceType) -> tuple[tuple[Layout, int], ...]:
         """Layouts of a copy that the spec asks to span several of these instances, with their number."""
@@ -154,7 +160,10 @@ def loaded_weights_bytes(arrangement: Arrangement) -> int:
 
 
 def best_arrangement(request: Request, arrangements: Sequence[Arrangement]) -> Arrangement:
-    """The layout to run on one instance type: fewest instances, then the fastest, then (near-equal) the fewest GPUs a copy."""
+    """The layout to run on one instance type: fewest instances, then the fastest, then (near-equal) the fewest GPUs a copy.
+
+    The fastest is that of all copies together, or for ``latency`` the faster stream of one request.
+    """
     latency = request.workload.optimize == Objective.LATENCY
     fewest = min(arrangement.instances for arrangement in arrangements)
     pool = [arrangement for arrangement in arrangements if arrangement.instances == fewest]
@@ -166,5 +175,6 @@ def best_arrangement(request: Request, arrangements: Sequence[Arrangement]) -> A
 
 def _rate(arrangement: Arrangement, *, latency: bool) -> float:
     throughput = arrangement.throughput
-    rate = throughput.tokens_per_s_per_request if latency else main_rate(throughput)
-    return rate if rate is not None else 0.0
+    if latency:
+        return throughput.tokens_per_s_per_request or main_rate(throughput) or 0.0
+    return (main_rate(throughput) or 0.0) * arrangement.layout.replicas

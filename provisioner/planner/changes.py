@@ -35,6 +35,7 @@ from provisioner.vocabulary import (
     WeightFormat,
 )
 from provisioner.workload.formats import FP8_CACHES, REFUSED_WEIGHTS
+from provisioner.workload.spec import Inference
 
 Pick = Callable[[Sequence[Candidate]], Candidate]
 Words = Callable[[Candidate], str]
@@ -229,7 +230,10 @@ def _extend_deadline(candidate: Candidate) -> str:
 def _target_changes(request: Request) -> Iterator[Change]:
     """Each target dropped on its own; the words give what is predicted."""
     workload, inference = request.workload, request.workload.inference
-    if inference is None or inference.targets is None:
+    if inference is None:
+        return
+    yield from _copies_changes(request, inference)
+    if inference.targets is None:
         return
     table: tuple[tuple[str, Words, Pick], ...] = (
         (
@@ -249,6 +253,17 @@ def _target_changes(request: Request) -> Iterator[Change]:
             targets = inference.targets.model_copy(update={key: None})
             relaxed = workload.model_copy(update={"inference": inference.model_copy(update={"targets": targets})})
             yield Change(replace(request, workload=relaxed), words, pick)
+
+
+def _copies_changes(request: Request, inference: Inference) -> Iterator[Change]:
+    """More copies: as many as a machine of a batch holds, or as a rate of requests takes."""
+    wants_rate = inference.targets is not None and inference.targets.requests_per_second is not None
+    if inference.replicas != "auto" and (wants_rate or request.workload.task is Task.BATCH):
+        free = inference.model_copy(update={"replicas": "auto"})
+        yield Change(
+            replace(request, workload=request.workload.model_copy(update={"inference": free})),
+            lambda one: f"set inference.replicas to {one.arrangement.layout.replicas}",
+        )
 
 
 def _requests(candidate: Candidate) -> float:

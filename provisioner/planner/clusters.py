@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from provisioner.catalog.gpus import Gpu
 from provisioner.catalog.instances import InstanceType
@@ -113,21 +114,26 @@ def across_network(
     demand: Demand, layout: Layout, instance: InstanceType, instances: int, inside: Throughput
 ) -> Throughput:
     """The rate of a training whose GPUs are on several instances, from the rate that their links alone allow."""
-    rate = inside.train_tokens_per_s
-    if rate is None or not isinstance(demand, TrainingDemand):
+    rate = inside.train_tokens_per_s or inside.train_samples_per_s
+    if rate is None or not isinstance(demand, (TrainingDemand, DiffusionTrainingDemand)):
         return inside
-    step_tokens = demand.sequence_tokens * demand.micro_batch * layout.data_parallel
-    step, network = step_tokens / rate, network_seconds(demand, layout, instance, instances)
+    sample = demand.sequence_tokens if isinstance(demand, TrainingDemand) else 1
+    step = sample * demand.micro_batch * layout.data_parallel / rate
+    network = network_seconds(demand, layout, instance, instances)
     kept = math.pow(DOUBLING_SHARE, math.log2(instances)) * step / max(step, network)
-    return Throughput(
-        train_tokens_per_s=rate * kept,
+    return replace(
+        inside,
+        train_tokens_per_s=None if inside.train_tokens_per_s is None else inside.train_tokens_per_s * kept,
+        train_samples_per_s=None if inside.train_samples_per_s is None else inside.train_samples_per_s * kept,
         low=None if inside.low is None else inside.low * kept,
         high=None if inside.high is None else inside.high * kept,
         bound_by=inside.bound_by if step >= network else "interconnect",
     )
 
 
-def network_seconds(demand: TrainingDemand, layout: Layout, instance: InstanceType, instances: int) -> float:
+def network_seconds(
+    demand: TrainingDemand | DiffusionTrainingDemand, layout: Layout, instance: InstanceType, instances: int
+) -> float:
     """Seconds per step that an instance's network needs for the collectives, when nothing hides them.
 
     What ranks of an instance share crosses the network once: (n - 1) / n of the weights gathered twice and of the gradients

@@ -19,6 +19,8 @@ STEP = 0.6
 """A card is smaller where it has at most this share of the memory of the chosen one: a class below, not a variant."""
 MODERN = (8, 0)
 """Compute capability from which cards are compared: buyers do not step up from what cannot run bf16."""
+ASKED_LAYOUT = ("gpu-count", "layout")
+"""What the spec asks of the layout is no step from one card to another."""
 SPEED_FILTERS = ("tokens-per-second", "time-to-first-token", "requests-per-second", "deadline")
 
 
@@ -34,6 +36,8 @@ def step_up(request: Request, market: Market, outcome: Outcome, choice: Candidat
     head = f"steps up from {gpu.gpu_class} ({gpu.memory_nominal_bytes / GIB:.0f} GB) for "
     rival = next((one for one in outcome.candidates if one.arrangement.gpu.gpu_class == gpu.gpu_class), None)
     if rival is not None:
+        if rival.offer.price_usd_per_hour is None:
+            return ""
         count = rival.arrangement.gpus_billed
         links = _links(rival.arrangement)
         return (
@@ -120,7 +124,8 @@ def _refusal(outcome: Outcome, market: Market, gpu: Gpu, instance: InstanceType)
         named = [(other, refusal) for other, refusal in found if refusal.filter in names]
         if named:
             return max(named, key=lambda pair: (pair[0].gpu_count * pair[0].gpu_fraction, pair[0].name))[1]
-    return next((refusal for other, refusal in found if other.name == instance.name), None)
+    refusals = (refusal for other, refusal in found if other.name == instance.name)
+    return next((refusal for refusal in refusals if refusal.filter not in ASKED_LAYOUT), None)
 
 
 def _refused(refusal: Refusal) -> str:

@@ -162,7 +162,8 @@ def _speed_order(request: Request, outcome: Outcome, choice: Candidate, among: s
 def _why_not_cheapest(choice: Candidate, cheapest: Candidate) -> str:
     spans, alone = cheapest.arrangement.layout.gpus_per_replica, choice.arrangement.layout.gpus_per_replica
     if spans > alone:
-        return f"spans {spans} GPUs a copy for little less"
+        less = times(cheapest.terms.ranking_usd / choice.terms.ranking_usd, DEARER).removesuffix(" cheaper")
+        return f"spans {spans} GPUs a copy for only {less} less" if less else f"spans {spans} GPUs a copy for the same"
     ratio = choice.rate / cheapest.rate if cheapest.rate else 0.0
     return f"is {ratio:.1f} times slower for about the same" if ratio > 1.05 else "has a bill with unknown terms"
 
@@ -275,7 +276,7 @@ def _speed(request: Request, choice: Candidate) -> str:
     elif throughput.realtime_factor is not None:
         rate = f"{throughput.realtime_factor:,.3g} seconds of sound a second"
     else:
-        return "no speed is predicted for this kind of work on this GPU"
+        return throughput.unknown or "no speed is predicted for this kind of work on this GPU"
     return f"predicted {rate}, bound by {throughput.bound_by}: {lift}" if lift else f"predicted {rate}"
 
 

@@ -63,6 +63,10 @@ def _host(request: Request, candidate: Candidate) -> Iterator[str]:
 
 def _count(candidate: Candidate) -> Iterator[str]:
     arrangement = candidate.arrangement
+    layout, idle = arrangement.layout, arrangement.gpus_billed - arrangement.layout.gpus
+    if idle >= layout.gpus_per_replica and arrangement.instances == 1:
+        copies = arrangement.instance.gpu_count // layout.gpus_per_replica
+        yield f"{idle} of the {arrangement.gpus_billed} GPUs of {arrangement.instance.name} stay idle: inference.replicas: {copies} would use them at the same price"
     if arrangement.instances > 1:
         yield f"`up` makes one machine: these {arrangement.instances} x {arrangement.instance.name} are planned and priced, and `up` refuses them"
 

@@ -10,7 +10,7 @@ The rules, in the words of the documentation:
   Where the spec states a limit on money (``max_price``, ``budget``), the fastest within it wins. Where it states none, speed
   is bought while it is worth its money: twice the speed may cost up to ``2 ** SPEED_WORTH`` times as much (decision 0008).
   Within ``NEAR_EQUAL_RATE`` the cheaper one wins. Unknown rates come last.
-- Ties: a bill without unknown terms, fewer GPUs, fewer instances, then names.
+- Ties: a bill without unknown terms, fewer GPUs, fewer instances, where no price is known the smaller card, then names.
 """
 
 from __future__ import annotations
@@ -157,6 +157,7 @@ def _ties(candidate: Candidate) -> tuple[object, ...]:
         not candidate.terms.is_complete,
         arrangement.gpus_billed,
         arrangement.instances,
+        arrangement.gpu.memory_nominal_bytes if offer.price_usd_per_hour is None else 0,
         offer.cloud,
         offer.instance.name,
         offer.region,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -151,7 +152,7 @@ def _make(document: dict[str, Any], text: str) -> None:
     elif value == "true":
         node[last] = True
     else:
-        node[last] = int(value) if value.isdigit() else value
+        node[last] = json.loads(value) if re.fullmatch(r"\d+(\.\d+)?", value) else value
 
 
 @pytest.fixture(scope="session")

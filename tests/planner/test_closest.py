@@ -149,3 +149,10 @@ def test_other_values_follow_where_one_requirement_stands_alone(serve, plan_of, 
     check(spec, plan_of, made, {"placement.gpus"})
     names = [re.match(r"add (\S+) to", text)[1] for text in plan_of(spec).closest]
     assert len(set(names)) == len(names) >= 3
+
+
+def test_more_copies_where_a_rate_or_a_deadline_is_missed(serve, batch, plan_of, made):
+    rate = serve(inference={"replicas": 1, "targets": {"requests_per_second": 50}})
+    check(rate, plan_of, made, {"inference.replicas"})
+    late = batch(inference={"total": "1B tokens"}, placement={"deadline": "14h"})
+    check(late, plan_of, made, {"inference.replicas", "placement.deadline"})

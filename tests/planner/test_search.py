@@ -222,3 +222,15 @@ def test_fast_enough_is_not_confused_with_large_enough(refusals, serve):
 def test_records_are_bounded(refusals, serve):
     """One record stands for all offers of a type that fall at the same filter."""
     assert len(refusals(serve())) < 600
+
+
+def test_a_batch_with_auto_replicas_fills_its_machine(batch, plan_of):
+    """Copies of a batch share its work: a machine of eight GPUs runs eight of them."""
+    spec = {"inference": {"total": "100M tokens"}, "placement": {"instance_types": ["p5.48xlarge"]}}
+    one = plan_of(batch(**spec | {"inference": spec["inference"] | {"tensor_parallel": 1}}))
+    filled = plan_of(batch(**spec | {"inference": spec["inference"] | {"tensor_parallel": 1, "replicas": "auto"}}))
+    assert (one.choice.layout.replicas, filled.choice.layout.replicas) == (1, 8)
+    assert filled.choice.instances == 1
+    assert filled.cost.run_hours < one.cost.run_hours / 6
+    assert any("7 of the 8 GPUs" in text and "inference.replicas: 8" in text for text in one.warnings)
+    assert not any("stay idle" in text for text in filled.warnings)
