@@ -27,7 +27,12 @@ Errors carry objects; the text for people is ``message`` with ``where`` and ``re
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from provisioner.records import record
+
+if TYPE_CHECKING:  # every command imports this module, and few need a duration
+    from datetime import timedelta
 
 
 @record(frozen=True, slots=True)
@@ -47,6 +52,10 @@ class GpuprovError(Exception):
 
     exit_code = 1
     kind = "error"
+    scope: str | None = None
+    """How far a cloud's refusal reaches, in a word of the cloud's own table; ``None`` where it does not say."""
+    lasts: timedelta | None = None
+    """How long it holds, as far as can be said."""
 
     def __init__(self, message: str, *, where: Position | str | None = None, remedy: str | None = None) -> None:
         super().__init__(message)

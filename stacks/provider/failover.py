@@ -33,6 +33,7 @@ from stacks.provider.journal import Journal, Note, Stage
 from stacks.provider.lifeline import Lifeline
 from stacks.provider.lifetime import part
 from stacks.provider.machine import VISIBILITY, Watch, is_over
+from stacks.provider.unavailable import Unavailable
 
 PERMIT = timedelta(minutes=30)
 """How long after a launch its create calls may start (docs/decisions/0004)."""
@@ -78,6 +79,8 @@ class Failover:
     inputs: InstanceInputs
     quota_family: Callable[[Placement], str]
     tell: Callable[[Attempt], None]
+    unavailable: Unavailable | None = None
+    """What this host knows to be refused just now; ``None``: nothing is kept (the sandbox)."""
     attempts: list[Attempt] = field(default_factory=list)
     groups: dict[tuple[str, str], str] = field(default_factory=dict)
     """Security group by cloud and region."""
@@ -110,6 +113,7 @@ class Failover:
                 instance, _ = self._try(unsettled.placement, unsettled.round_number, is_repeat=True)
                 if instance is not None:
                     return instance
+            offers = self._worth_asking(offers)
             spent: list[Placement] = []
             for round_number in range(ROUNDS_MAX):
                 spent = []
@@ -125,6 +129,26 @@ class Failover:
         except GpuprovError as error:
             raise Failed(error, self.attempts) from error
         raise Failed(self._nothing_left(spent), self.attempts)
+
+    def _worth_asking(self, offers: Sequence[Placement]) -> Sequence[Placement]:
+        """The offers without those that were refused a short while ago; all of them where that would leave none.
+
+        A person who asks again while everything was refused just now gets an answer, not a reminder.
+        """
+        if self.unavailable is None:
+            return offers
+        now = self.cloud.now()
+        blocks = {offer.key: self.unavailable.block(offer, now) for offer in offers}
+        open_ones = [offer for offer in offers if blocks[offer.key] is None]
+        if not open_ones:
+            return offers
+        for offer in offers:
+            if (block := blocks[offer.key]) is not None:
+                until = f"{block.until:%H:%M} UTC"
+                self.note(
+                    offer, SKIPPED, f"refused a short while ago, and not asked again before {until}: {block.reason}"
+                )
+        return open_ones
 
     def note(self, offer: Placement, outcome: str, message: str = "") -> None:
         """Remember an attempt and tell it."""
@@ -159,11 +183,15 @@ class Failover:
             self._refuse(offer, error)
             return None, False
         except CapacityError as error:
+            if self.unavailable is not None:
+                self.unavailable.note(offer, error, self.cloud.now())
             self._refuse(offer, error)
             return None, False
         except GpuprovError as error:
             self.note(offer, error.kind, error.message)
             raise
+        if self.unavailable is not None:
+            self.unavailable.forget(offer, self.cloud.now())
         return self.alive(offer, instance)
 
     def _refuse(self, offer: Placement, error: GpuprovError) -> None:

@@ -44,6 +44,7 @@ from stacks.provider.session import (
     Session,
     echo,
 )
+from stacks.provider.unavailable import Unavailable
 from stacks.provider.upkeep import Upkeep
 from stacks.provider.values import UNKNOWN, Properties, has_unknown, plain_map, replaced, wrap_map
 
@@ -252,7 +253,8 @@ class GpuInstances:
             text = failures.encode_attempt(attempt)
             session.tell(urn, text if failures.wants_marks() else failures.strip(text))
 
-        return Failover(session.cloud, session.lifeline, calls, slot, inputs, session.quota_family, tell)
+        unavailable = Unavailable(session.home) if session.is_shared else None
+        return Failover(session.cloud, session.lifeline, calls, slot, inputs, session.quota_family, tell, unavailable)
 
 
 def _names(volumes: Any) -> list[Any]:

@@ -48,6 +48,11 @@ class Scope(StrEnum):
     OBJECT = "object"
     CALL = "call"
 
+    @property
+    def short(self) -> str:
+        """The scope as errors carry it: ``pool``, ``type-in-zone``, ``quota-family``."""
+        return self.name.lower().replace("_", "-")
+
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
@@ -328,7 +333,9 @@ def _answered(response: Mapping[str, Any], about: About) -> GpuprovError:
     text = _short(str(response.get("Error", {}).get("Message") or "no message"))
     meaning = TABLE.get(code)
     if meaning is not None:
-        return meaning.error(f"{code}: {text}", where=about.where, remedy=about.fill(meaning.next_step))
+        ours = meaning.error(f"{code}: {text}", where=about.where, remedy=about.fill(meaning.next_step))
+        ours.scope, ours.lasts = meaning.scope.short, meaning.lasts
+        return ours
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if status >= _SERVER_FAILURE:
         return Ambiguous(f"{code}: {text} (HTTP {status})", where=about.where, remedy=_REPEAT)

@@ -86,7 +86,9 @@ class Quotas:
         have = stated[1] if stated else "unknown"
         least = need.units + (float(stated[1]) if stated else 0.0)
         told = self._refusal(placement, need, have=have, used="unknown", wanted=least)
-        return QuotaError(f"{error.message}; {told.message}", where=error.where, remedy=told.remedy)
+        explained = QuotaError(f"{error.message}; {told.message}", where=error.where, remedy=told.remedy)
+        explained.scope, explained.lasts = error.scope, error.lasts
+        return explained
 
     def forget_use(self, region: str) -> None:
         """Read the use again at the next check: something was made or ended."""
