@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from tests.faults.world import journal_steps
 SEED = 20261130
 SCHEDULES, KILLS = 50_000, 200
 WORKERS = 2
+PARTS = ("singles", "pairs", "schedules", "kills")
 _CHUNK = 50
 
 
@@ -39,6 +41,7 @@ class Count:
     most_at_once: int = 1
     worst_leak_usd: float = 0.0
     took_s: float = 0.0
+    commit: str = ""
 
     def add(self, other: Count) -> None:
         """Take another part of the same name in."""
@@ -58,22 +61,43 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--workers", type=int, default=WORKERS)
     parser.add_argument("--out", type=Path, default=Path("docs/proofs/faults.md"))
+    parser.add_argument("--kept", type=Path, help="Folder of parts that are done: they are not played again.")
+    parser.add_argument(
+        "--only", nargs="*", default=list(PARTS), choices=PARTS, help="Parts to play; the page needs all."
+    )
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="gpuprov-faults-") as folder, journal_steps():
         place = Path(folder)
-        parts = [
-            _spread("single faults", _play_cases, list(matrix.singles(place)), place, options.workers),
-            _spread("ordered pairs of crashes", _play_cases, list(matrix.pairs(place)), place, options.workers),
-            _spread(
-                "random schedules, two controllers", _play_seeds,
-                range(options.seed, options.seed + options.schedules), place, options.workers,
-            ),
-            _kill(options.kills, options.seed, place),
-        ]  # fmt: skip
+        parts = [_part(name, options, place) for name in PARTS if name in options.only]
         steps = {name: len(matrix.steps_of(name, place)) for name in matrix.SCENES}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(page(parts, steps, options.seed), encoding="utf-8")
+    if len(parts) == len(PARTS):
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(page(parts, steps, options.seed), encoding="utf-8")
     return 1 if any(part.failures for part in parts) else 0
+
+
+def _part(name: str, options: argparse.Namespace, place: Path) -> Count:
+    """One part, played now or kept from an earlier run of the same commit."""
+    file = options.kept / f"{name}.json" if options.kept is not None else None
+    if file is not None and file.exists():
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        if kept["commit"] == _commit():
+            kept["passes"] = Counter({int(runs): count for runs, count in kept["passes"].items()})
+            return Count(**kept)
+    seeds = range(options.seed, options.seed + options.schedules)
+    if name == "kills":
+        count = _kill(options.kills, options.seed, place)
+    elif name == "schedules":
+        count = _spread("random schedules, two controllers", _play_seeds, seeds, place, options.workers)
+    elif name == "pairs":
+        count = _spread("ordered pairs of crashes", _play_cases, list(matrix.pairs(place)), place, options.workers)
+    else:
+        count = _spread("single faults", _play_cases, list(matrix.singles(place)), place, options.workers)
+    count.commit = _commit()
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(asdict(count)), encoding="utf-8")
+    return count
 
 
 def _spread(
