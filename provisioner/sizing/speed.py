@@ -81,8 +81,8 @@ class ServingSpeed:
         if full is None:
             return None
         mean = mean_step(alone, full, share)
-        between = alone.total_s + speed.interleave * (mean.total_s - alone.total_s)
-        return Pace(requests, between, mean.total_s, mean)
+        without, total = alone.total_s, mean.total_s
+        return Pace(requests, without + speed.interleave * (total - without), total, mean)
 
 
 def serving_throughput(

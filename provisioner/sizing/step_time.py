@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from provisioner.records import record
 from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.shapes import ModelShape
-from provisioner.sizing.speed_profile import EngineSpeed, SpeedProfile, family_of
+from provisioner.sizing.speed_profile import EngineSpeed, LinkSpeed, SpeedProfile, family_of
 from provisioner.sizing.step_work import Split, StepWork, round_work
 from provisioner.vocabulary import Interconnect
 
@@ -16,8 +16,7 @@ NVLINK_DIRECTIONS = 2
 """NVLink bandwidth is stated as the sum of both directions."""
 PCIE_BYTES_PER_S = 25e9
 """One direction of PCIe 4.0 x16 as measured, where the catalog does not say."""
-RIDGE_POWER = 3.0
-"""Where reading and multiplying take alike, neither hides the other wholly: (memory^3 + compute^3)^(1/3)."""
+CUBE_ROOT = 1 / 3
 
 
 @record(frozen=True, slots=True)
@@ -31,9 +30,9 @@ class StepTime:
 
     @property
     def total_s(self) -> float:
-        """Time of the step."""
-        larger, smaller = max(self.memory_s, self.compute_s), min(self.memory_s, self.compute_s)
-        body = larger * (1 + (smaller / larger) ** RIDGE_POWER) ** (1 / RIDGE_POWER) if larger else 0.0
+        """Time of the step. Where reading and multiplying take alike, neither hides the other wholly: (m^3 + c^3)^(1/3)."""
+        memory, compute = self.memory_s, self.compute_s
+        body = (memory * memory * memory + compute * compute * compute) ** CUBE_ROOT
         return float(body + self.link_s + self.overhead_s)
 
     @property
@@ -45,12 +44,34 @@ class StepTime:
 
 def mean_step(without: StepTime, with_prompts: StepTime, share: float) -> StepTime:
     """Mean of rounds of which a share reads prompts; causes and total are means, each round keeping its own overlap."""
-    total = without.total_s + share * (with_prompts.total_s - without.total_s)
-    memory = without.memory_s + share * (with_prompts.memory_s - without.memory_s)
-    compute = without.compute_s + share * (with_prompts.compute_s - without.compute_s)
-    link = without.link_s + share * (with_prompts.link_s - without.link_s)
-    mixed = StepTime(memory, compute, link, 0.0)
-    return StepTime(memory, compute, link, max(0.0, total - mixed.total_s))
+    if share == 1.0:
+        return with_prompts
+    rest = 1.0 - share
+    memory = rest * without.memory_s + share * with_prompts.memory_s
+    compute = rest * without.compute_s + share * with_prompts.compute_s
+    link = rest * without.link_s + share * with_prompts.link_s
+    total = rest * without.total_s + share * with_prompts.total_s
+    body = (memory * memory * memory + compute * compute * compute) ** CUBE_ROOT
+    return StepTime(memory, compute, link, max(0.0, total - body - link))
+
+
+@record(frozen=True, slots=True)
+class Price:
+    """What one unit of each kind of work takes on a machine, for one precision kernel."""
+
+    weight_byte_s: float
+    cache_byte_s: float
+    score_s: float
+    flop_s: float
+    expert_flop_s: float
+    attention_flop_s: float
+    unpack_s: float
+    """Per packed weight, 0 where matrix units take it so."""
+    pass_s: float
+    layer_s: float
+    expert_layer_s: float
+    sequence_s: float
+    chunk_tokens: int
 
 
 @record(frozen=True)
@@ -76,6 +97,23 @@ class Machine:
     def family(self) -> str:
         """GPU family, which efficiencies are kept by."""
         return family_of(self.accelerator.compute_capability)
+
+    @cached_property
+    def _prices(self) -> dict[tuple[str, str], Price | None]:
+        return {}
+
+    def price(self, kernel: str, unit: str) -> Price | None:
+        """Prices of work in a kernel; ``None`` where ``unknown`` says why."""
+        key = (kernel, unit)
+        if key not in self._prices:
+            self._prices[key] = _price(self, kernel, unit)
+        return self._prices[key]
+
+    @cached_property
+    def collective(self) -> tuple[LinkSpeed, float]:
+        """Constants of the link between ranks and its bytes per second in one direction."""
+        name, one_way = link_rate(self.accelerator, self.interconnect)
+        return self.profile.links[name], one_way
 
     @cached_property
     def unknown(self) -> str | None:
@@ -119,40 +157,62 @@ def all_reduce_s(size_bytes: float, ranks: int, machine: Machine) -> float:
     """Seconds of one all-reduce over so many ranks."""
     if ranks <= 1:
         return 0.0
-    name, one_way = link_rate(machine.accelerator, machine.interconnect)
-    link = machine.profile.links[name]
+    link, one_way = machine.collective
     latency = link.latency_s + (ranks - 2) * link.latency_per_gpu_s
     share = link.share / (ranks / 2) ** link.contention
     wire_bytes = 2 * (ranks - 1) / ranks * size_bytes
     return float(latency + wire_bytes / (one_way * share))
 
 
-def step_time(work: StepWork, machine: Machine) -> StepTime | None:
-    """Time of a round of work on a machine; ``None`` where ``machine.unknown`` says why."""
-    speed, peak = machine.speed, machine.accelerator.memory_bandwidth_bytes_per_s
+def _price(machine: Machine, kernel: str, unit: str) -> Price | None:
+    speed, card = machine.speed, machine.accelerator
+    peak = card.memory_bandwidth_bytes_per_s
     fast = speed is not None and speed.fast_accumulate
     wide = matrix_rate(machine.rates, "wide", fast=fast)
     if speed is None or peak is None or wide is None:
         return None
-    rate = matrix_rate(machine.rates, work.unit, fast=fast) or wide
-    passes = max(1.0, work.tokens / work.overlap / speed.chunk_tokens)
-    share = speed.memory_share(machine.accelerator.memory_class) * speed.kernels.get(work.kernel, 1.0)
-    memory = passes * work.weight_bytes / (peak * share) + work.cache_bytes / (peak * speed.kv)
-    memory += work.scores * speed.score_bytes / peak
+    rate = matrix_rate(machine.rates, unit, fast=fast) or wide
     reached = speed.compute_share(machine.family)
     # A unit that the hardware lacks is emulated at 16 bit: its kernel's factor is that of weight-only formats.
-    is_native = work.unit == "wide" or rate > wide
-    factor = speed.compute_kernels.get(work.kernel if work.unit == "wide" else work.unit if is_native else "int4", 1.0)
-    products = work.dense_flop + work.expert_flop / speed.expert_compute
-    compute = (products / (rate * factor) + work.attention_flop / wide) / reached
-    vector = machine.accelerator.flop_per_s.get("fp32")
-    if vector and work.packed and not (is_native and work.unit == "fp4"):
-        compute += passes * work.packed * speed.unpack_flop / vector
-    link = passes * work.collectives * all_reduce_s(work.message_bytes / passes, work.ranks, machine)
-    layers = work.layers * speed.layer_s + work.expert_layers * speed.expert_layer_s
-    layers *= speed.launch.get(machine.family, 1.0)
-    overhead = passes * (speed.step_s + layers) + work.sequences * speed.sequence_s
-    return StepTime(memory, compute, link, overhead)
+    is_native = unit == "wide" or rate > wide
+    factor = speed.compute_kernels.get(kernel if unit == "wide" else unit if is_native else "int4", 1.0)
+    flop_s = 1 / (rate * factor * reached)
+    vector = card.flop_per_s.get("fp32")
+    unpacks = vector and not (is_native and unit == "fp4")
+    launch = speed.launch.get(machine.family, 1.0)
+    return Price(
+        weight_byte_s=1 / (peak * speed.memory_share(card.memory_class) * speed.kernels.get(kernel, 1.0)),
+        cache_byte_s=1 / (peak * speed.kv),
+        score_s=speed.score_bytes / peak,
+        flop_s=flop_s,
+        expert_flop_s=flop_s / speed.expert_compute,
+        attention_flop_s=1 / (wide * reached),
+        unpack_s=speed.unpack_flop / vector if vector and unpacks else 0.0,
+        pass_s=speed.step_s,
+        layer_s=speed.layer_s * launch,
+        expert_layer_s=speed.expert_layer_s * launch,
+        sequence_s=speed.sequence_s,
+        chunk_tokens=speed.chunk_tokens,
+    )
+
+
+def step_time(work: StepWork, machine: Machine) -> StepTime | None:
+    """Time of a round of work on a machine; ``None`` where ``machine.unknown`` says why."""
+    price = machine.price(work.kernel, work.unit)
+    if price is None:
+        return None
+    passes = max(1.0, work.tokens / work.overlap / price.chunk_tokens)
+    memory = passes * work.weight_bytes * price.weight_byte_s + work.cache_bytes * price.cache_byte_s
+    compute = work.dense_flop * price.flop_s + work.expert_flop * price.expert_flop_s
+    if work.scores:
+        memory += work.scores * price.score_s
+        compute += work.attention_flop * price.attention_flop_s
+    compute += passes * work.packed * price.unpack_s
+    link = 0.0
+    if work.ranks > 1:
+        link = passes * work.collectives * all_reduce_s(work.message_bytes / passes, work.ranks, machine)
+    layers = work.layers * price.layer_s + work.expert_layers * price.expert_layer_s
+    return StepTime(memory, compute, link, passes * (price.pass_s + layers) + work.sequences * price.sequence_s)
 
 
 def prompt_time(model: ModelShape, word: str, split: Split, machine: Machine, prompt: int) -> StepTime | None:

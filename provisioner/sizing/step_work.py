@@ -163,6 +163,7 @@ class Split:
     expert_ranks: int = 1
 
 
+@lru_cache(maxsize=8192)
 def round_work(
     model: ModelShape,
     word: str,
