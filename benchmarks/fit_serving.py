@@ -114,7 +114,7 @@ BASE = "*"
 """Name of what all GPU families share; a family's own parameter is a factor on it, so that families without rows follow the others."""
 COMPUTE_SPREAD = 0.12
 FAMILY_SPREAD = 0.15
-LAUNCH_SPREAD = 0.2
+LAUNCH_SPREAD = 0.35
 LIMITS: Mapping[str, tuple[float, float]] = {
     "score_bytes": (1.0, 200.0),
     "unpack_flop": (0.5, 60.0),

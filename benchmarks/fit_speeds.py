@@ -23,7 +23,7 @@ NOTE = (
     "the cache, microseconds per layer, per layer with routed experts, per pass and per sequence, share of the dense matrix rate "
     "by GPU family with factors by precision kernel and for experts, share of other prompts that falls between two tokens, tokens "
     "of a pass, bytes per attention score. Collectives: microseconds of an all-reduce over two ranks and per further rank, share "
-    "of one-way bandwidth, whether ranks share the link. Bands: factor up and down that holds 89 % of left-out rows."
+    "of one-way bandwidth, whether ranks share the link. Bands: factor up and down that holds 90 % of left-out rows."
 )
 DIGITS = 3
 

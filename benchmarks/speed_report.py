@@ -21,7 +21,7 @@ from benchmarks.speed_rows import SpeedPrediction
 from benchmarks.speed_targets import BASELINES, FAMILIES, Family, baseline_errors, family_of_row, rank_agreement
 from benchmarks.throughput_accuracy import predict
 
-SOURCE_WIDTH = 52
+SOURCE_WIDTH = 62
 COVERAGE_TARGET, WIDTH_TARGET, ORDER_TARGET = 0.85, 2.5, 0.90
 
 

@@ -78,6 +78,8 @@ class Load:
     output: int
     batch: int
     """Running requests of one copy; of one rank where ranks share experts."""
+    is_alone: bool
+    """The row states one request at a time."""
     copies: int
     """Copies, or ranks that share experts, of the whole job."""
     gpus: int
@@ -128,6 +130,7 @@ def load_of(row: Row, models: Models) -> Load:
         prompt=prompt,
         output=output,
         batch=batch,
+        is_alone=stated == 1,
         copies=copies,
         gpus=gpus,
     )
@@ -368,7 +371,7 @@ def band_of(case: Case) -> str:
     """Kind of prediction, which bands are kept by: one request, prompts, or many at once."""
     if case.metric in PROMPT_METRICS:
         return "prompt"
-    if case.load.batch == 1:
+    if case.load.is_alone:
         return "single"
     return "batched-experts" if case.load.model.is_moe else "batched"
 

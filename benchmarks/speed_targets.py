@@ -58,7 +58,7 @@ def family_of_row(row: Row, models: Models) -> Family | None:
 def _serving(case: Case) -> Family:
     if case.metric in PROMPT_METRICS:
         return PROMPT
-    if case.load.batch > 1:
+    if not case.load.is_alone:
         return BATCHED
     return WHOLE if case.load.prompt > SHORT_PROMPT and case.metric != "tpot_ms" else DECODE
 
