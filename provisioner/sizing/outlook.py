@@ -6,12 +6,16 @@ from provisioner.records import record
 from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.bottleneck import Diagnosis, diagnose
 from provisioner.sizing.demand import Demand, DiffusionTrainingDemand, ServingDemand, TrainingDemand
+from provisioner.sizing.estimate import estimate_throughput
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.start_up import StartUp, start_up
 from provisioner.sizing.steady_state import BUSIEST, requests_in_memory, steady_state
 from provisioner.sizing.storage_demand import StorageDemand, storage_demand
-from provisioner.sizing.throughput import Targets, Throughput
+from provisioner.sizing.throughput import Targets, Throughput, main_rate
 from provisioner.vocabulary import Engine, Interconnect
+
+SAME_RATE = 0.01
+"""Rates that differ by less are the same prediction."""
 
 
 @record(frozen=True, slots=True)
@@ -81,10 +85,23 @@ def outlook_of(
         )
     return Outlook(
         steady=steady,
-        diagnosis=diagnose(demand, layout, accelerator, interconnect),
+        diagnosis=_diagnosis(demand, layout, accelerator, interconnect, throughput),
         start=start_up(around.weights_bytes, around.engine),
         storage=storage,
     )
+
+
+def _diagnosis(
+    demand: Demand, layout: Layout, accelerator: Accelerator, interconnect: Interconnect, throughput: Throughput
+) -> Diagnosis | None:
+    """The diagnosis of a layout; without remedies where something that it does not model, a network, set the speed."""
+    found, rate = diagnose(demand, layout, accelerator, interconnect), main_rate(throughput)
+    if found is None or rate is None or throughput.bound_by is None:
+        return None
+    alone = main_rate(estimate_throughput(demand, layout, accelerator, interconnect))
+    if alone is not None and abs(alone - rate) <= SAME_RATE * rate:
+        return found
+    return Diagnosis(throughput.bound_by, ((throughput.bound_by, 1.0),), ())
 
 
 def steady_figures(
