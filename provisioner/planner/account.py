@@ -24,6 +24,8 @@ from provisioner.vocabulary import CapacityType, Task
 if TYPE_CHECKING:
     from provisioner.planner.tariff import Tariff
 
+AHEAD = frozenset({CapacityType.RESERVED, CapacityType.CAPACITY_BLOCK, CapacityType.FLEX_START})
+"""Capacity that is bought ahead."""
 ZERO = Decimal(0)
 SECONDS_PER_HOUR = 3600
 
@@ -93,6 +95,8 @@ class Terms(NamedTuple):
     """One fetch of the weights by all machines; ``None`` where their region is not named."""
     supposed: Decimal = ZERO
     """What ranking counts a month for disks and traffic of unknown price; no part of any bill."""
+    supposed_compute: Decimal | None = None
+    """What ranking counts an hour of all instances where capacity is bought ahead and its price is unknown: on demand there."""
     origin: Origin | None = None
 
     @property
@@ -153,14 +157,16 @@ class Terms(NamedTuple):
         """What offers are compared by: the run, a million tokens, or the month.
 
         The run where its length is known; a million tokens for a batch or training of unknown length; else the month. Disks and
-        traffic of unknown price count at the dearest price known of their kind, rework at the rate that ranks. Infinite where the
-        price is unknown.
+        traffic of unknown price count at the dearest price known of their kind, rework at the rate that ranks. Capacity
+        that is bought ahead at an unknown price counts as on demand, to be compared with its like: offers with a price come first
+        anyway. Infinite where nothing is known.
         """
-        if self.compute is None or not math.isfinite(self.stretch):
+        compute = self.compute if self.compute is not None else self.supposed_compute
+        if compute is None or not math.isfinite(self.stretch):
             return math.inf
         if self.tokens_per_hour and self.basis == "tokens":
-            return float(self.compute) * self.stretch / self.tokens_per_hour * 1e6
-        hourly = (float(self.compute) + float(self.address or 0)) * self.billed_hours * self.stretch
+            return float(compute) * self.stretch / self.tokens_per_hour * 1e6
+        hourly = (float(compute) + float(self.address or 0)) * self.billed_hours * self.stretch
         traffic = float(self.egress or 0) + float(self.passing or 0) + float(self.supposed)
         fetched = float(self.fetch or 0) * (1 + (self.interruptions_each or 0.0)) if self.fetch else 0.0
         if self.run_hours is None:
@@ -224,8 +230,14 @@ class Account:
             passing=place.passing,
             fetch=place.fetch,
             supposed=place.supposed,
+            supposed_compute=self._listed(offer) if price is None and offer.capacity_type in AHEAD else None,
             origin=Origin(self, offer, place),
         )
+
+    def _listed(self, offer: Lot) -> Decimal | None:
+        """An hour of all instances on demand in the region."""
+        price = self.tariff.on_demand_usd(offer.instance, offer.region)
+        return None if price is None else price * self.arrangement.instances
 
     def _address(self, offer: Lot, place: Place, *, is_spot: bool) -> Decimal | None:
         if self.tariff.has_nat:

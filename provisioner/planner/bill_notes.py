@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 
-from provisioner.planner.account import Origin
+from provisioner.planner.account import AHEAD, Origin
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.storage import CHECKPOINTS_KEPT, checkpoints_of
 from provisioner.units import GIB, format_gib, format_usd
-from provisioner.vocabulary import CapacityType
 from provisioner.workload.spec import Workload
-
-AHEAD = frozenset({CapacityType.RESERVED, CapacityType.CAPACITY_BLOCK, CapacityType.FLEX_START})
-"""Capacity that is bought ahead."""
 
 
 def bill_notes(request: Request, candidate: Candidate) -> Iterator[str]:

@@ -134,6 +134,8 @@ def _order(request: Request, outcome: Outcome, choice: Candidate) -> str:
     if request.workload.optimize is not Objective.COST:
         return _speed_order(request, outcome, choice, f"{among}: {cost}")
     if choice.offer.price_usd_per_hour is None:
+        if math.isfinite(choice.terms.ranking_usd):
+            return f"cheapest {among} by their prices on demand: none is known for {choice.offer.capacity_type}"
         return f"simplest {among}: no price is known for any of them"
     cheapest = min(outcome.candidates, key=lambda candidate: candidate.terms.ranking_usd)
     if choice.terms.ranking_usd <= cheapest.terms.ranking_usd:

@@ -110,3 +110,12 @@ def test_flex_start_is_billed_by_use(terms_of: Any, finetune: Any, offer: Any) -
     cost = cost_of_choice(terms_of(finetune(training={"method": "full"}), flex))
     assert (cost.commitment.kind, cost.commitment.upfront_usd) == ("flex-start", 0)
     assert cost.commitments == ()
+
+
+def test_unknown_prices_ahead_are_compared_by_those_on_demand(plan_of: Any, finetune: Any) -> None:
+    """No block has a known price: the type that costs less on demand comes first, and its own price stays unknown."""
+    spec = finetune(training={"method": "full"}, placement={"capacity": "reserved", "clouds": ["aws"]})
+    plan = plan_of(spec)
+    assert (plan.choice.capacity_type, plan.choice.price_usd_per_hour) == ("capacity-block", None)
+    assert plan.cost.run_usd is None
+    assert any("by their prices on demand" in reason for reason in plan.choice.reasons)
