@@ -96,7 +96,7 @@ def with_checkpoint(shape: ModelShape, config: Mapping[str, Any]) -> ModelShape:
         UsageError: the section is damaged.
     """
     section = config.get(CHECKPOINT_KEY)
-    if not isinstance(section, Mapping) or not section.get("parts"):
+    if not isinstance(section, Mapping) or not section.get("parts") or not shape.kinds:
         return shape
     parts = _parts(section["parts"], shape.id)
     kept = {part: cells for part, cells in parts.items() if part != Part.DRAFT}

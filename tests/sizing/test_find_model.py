@@ -210,3 +210,33 @@ def test_the_list_has_every_bundled_model_once():
     assert len(ids) == len(set(ids)) == 364 + 8 + 55
     assert ids == sorted(ids, key=str.lower)
     assert all(model.params_total >= model.params_active > 0 for model in known_models())
+
+
+@pytest.mark.parametrize(
+    ("known", "layers", "width", "mels", "vocabulary"),
+    [
+        ("openai/whisper-large-v3", (32, 32), 1280, 128, 51866),
+        ("openai/whisper-large-v3-turbo", (32, 4), 1280, 128, 51866),
+        ("openai/whisper-small", (12, 12), 768, 80, 51865),
+    ],
+)
+def test_a_whisper_config_gives_the_bundled_counts(known, layers, width, mels, vocabulary):
+    config = {
+        "model_type": "whisper",
+        "d_model": width,
+        "encoder_layers": layers[0],
+        "decoder_layers": layers[1],
+        "encoder_attention_heads": width // 64,
+        "decoder_attention_heads": width // 64,
+        "num_mel_bins": mels,
+        "vocab_size": vocabulary,
+        "torch_dtype": "float16",
+    }
+    model, bundled = shape_from_config(config, "mine"), find_model(known)
+    assert isinstance(model, PipelineShape)
+    assert isinstance(bundled, PipelineShape)
+    counts = [{part.name: part.params for part in each.components} for each in (model, bundled)]
+    assert counts[0] == counts[1]
+    assert (model.core_width, model.core_depth) == (bundled.core_width, bundled.core_depth)
+    with pytest.raises(UsageError, match="encoder_layers"):
+        shape_from_config({**config, "encoder_layers": None}, "mine")

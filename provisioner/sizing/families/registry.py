@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from provisioner.errors import UsageError
-from provisioner.sizing.families import compressed, encdec, gpt, hybrid, latent, sparse, windows
+from provisioner.sizing.families import compressed, encdec, gpt, hybrid, latent, sparse, speech, windows
 from provisioner.sizing.families.dense import FAMILIES, read_dense
 from provisioner.sizing.families.fields import Fields
 from provisioner.sizing.families.towers import pixtral_tower, qwen_tower
@@ -69,6 +69,7 @@ READERS: dict[str, Callable[[Fields], ModelShape]] = {
     "t5": encdec.read_t5,
     "mt5": encdec.read_t5,
     "mllama": encdec.read_mllama,
+    "whisper": speech.read_whisper,
 }
 
 
