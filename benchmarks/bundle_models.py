@@ -69,8 +69,32 @@ CONTEXT_LIMITS = {
     "mistralai/Mistral-Large-Instruct-2407": 131072,
     "mistralai/Mistral-Large-Instruct-2411": 131072,
     "Qwen/Qwen1.5-1.8B": 32768,
+    "Qwen/Qwen3-Next-80B-A3B-Instruct": 262144,
+    "Qwen/Qwen3.5-9B": 262144,
+    "deepseek-ai/DeepSeek-V2": 163840,
+    "mistralai/Mistral-Small-24B-Instruct-2501": 32768,
+    "zai-org/GLM-4.5": 131072,
+    "zai-org/GLM-4.5-Air": 131072,
+    "moonshotai/Moonlight-16B-A3B": 8192,
+    "huggyllama/llama-7b": 2048,
+    "huggyllama/llama-13b": 2048,
+    "huggyllama/llama-30b": 2048,
+    "huggyllama/llama-65b": 2048,
+    "lmsys/vicuna-7b-v1.5": 4096,
+    "openai-community/gpt2-large": 1024,
+    "openai-community/gpt2-xl": 1024,
+    "Qwen/Qwen-7B": 32768,
+    "Qwen/Qwen-14B": 8192,
+    "Qwen/Qwen-72B": 32768,
+    "bigscience/bloom": 2048,
+    "bigscience/bloomz-7b1": 2048,
+    "mosaicml/mpt-7b": 2048,
+    "mosaicml/mpt-30b": 8192,
+    "bigcode/starcoder": 8192,
+    "baichuan-inc/Baichuan2-13B-Chat": 4096,
+    "THUDM/chatglm-6b": 2048,
 }
-"""Published limits of models whose sources hold another number: a first upload (huggingface/transformers#24986 for Llama 2),
+"""Published limits of models whose sources hold another number or none: a first upload (huggingface/transformers#24986 for Llama 2),
 a serving preset, or a training table that keeps its default or the width of a window. Each is what the model's card and present
 config.json state (google/gemma_pytorch ``gemma/config.py`` for Gemma)."""
 
@@ -99,7 +123,8 @@ def record(row: dict[str, str], config: dict[str, Any], aliases: Iterable[str]) 
     if isinstance(small.get("text_config"), dict):
         small["text_config"].pop("quantization_config", None)
     if row["id"] in CONTEXT_LIMITS:
-        small["max_position_embeddings"] = CONTEXT_LIMITS[row["id"]]
+        text = small.get("text_config")
+        (text if isinstance(text, dict) else small)["max_position_embeddings"] = CONTEXT_LIMITS[row["id"]]
     small.pop("dtype", None)
     small["torch_dtype"] = row["weights_dtype"]
     if quantisation:

@@ -34,6 +34,13 @@ WEIGHT_CAPABILITIES: Mapping[str, Capability] = {
 }
 """Lowest compute capability that serves a weight format. FP8, MXFP4 and NVFP4 run weight-only on Ampere: the memory is saved,
 the speed is not gained. Source: table of supported hardware by quantisation in the vLLM documentation."""
+ENGINE_CAPABILITIES: Mapping[Engine, Capability] = {
+    Engine.VLLM: VOLTA,
+    Engine.SGLANG: TURING,
+    Engine.TENSORRT_LLM: AMPERE,
+}
+"""Lowest compute capability that an engine is built for. Source: installation page of vLLM, hardware page of SGLang, support matrix
+of TensorRT-LLM."""
 CUDA_CACHES = (Engine.VLLM, Engine.SGLANG, Engine.TENSORRT_LLM)
 """Engines whose FP8 cache is read by kernels of the GPU's own formats; llama.cpp's cache of 8 bits is integers."""
 LAST_TURING_CACHE = version_key("0.23")
@@ -52,6 +59,8 @@ def capabilities_needed(request: Request) -> Iterator[tuple[Capability, str]]:
     elif needed := WEIGHT_CAPABILITIES.get(weights):
         yield needed, NO_BF16 if weights == WeightFormat.BF16 else f"{weights} weights have no kernels below that"
     if isinstance(demand, ServingDemand):
+        if floor := ENGINE_CAPABILITIES.get(demand.engine):
+            yield floor, f"{demand.engine} is not built for GPUs below that"
         yield from _cache(demand)
 
 

@@ -43,6 +43,8 @@ def cost(model, pixels):
         # 4 x 4 tiles of 336, and the whole image: 17 x 145 tokens.
         ("meta-llama/Llama-4-Scout-17B-16E-Instruct", MEGAPIXEL, 17 * 145 + 3, 17 * 576),
         ("meta-llama/Llama-4-Scout-17B-16E-Instruct", 336 * 336, 145 + 3, 576),
+        # 4 x 4 tiles of 336 again, 144 tokens and a row of separators each.
+        ("microsoft/Phi-3.5-vision-instruct", MEGAPIXEL, 17 * 156 + 1, 17 * 576),
         # Kimi: 1024 / 28 = 37.
         ("moonshotai/Kimi-K2.5", MEGAPIXEL, 37 * 37 + 3, 74 * 74),
     ],

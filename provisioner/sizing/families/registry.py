@@ -8,7 +8,7 @@ from provisioner.errors import UsageError
 from provisioner.sizing.families import compressed, encdec, gpt, hybrid, latent, sparse, speech, windows
 from provisioner.sizing.families.dense import FAMILIES, read_dense
 from provisioner.sizing.families.fields import Fields
-from provisioner.sizing.families.towers import pixtral_tower, qwen_tower
+from provisioner.sizing.families.towers import phi3_tower, pixtral_tower, qwen_tower
 from provisioner.sizing.shapes import ModelShape, Tower
 
 
@@ -29,6 +29,12 @@ def _read_mistral3(fields: Fields) -> ModelShape:
     return read_dense(text, top=fields, towers=towers)
 
 
+def _read_phi3_vision(fields: Fields) -> ModelShape:
+    """Phi-3 Vision: a Phi-3 with a CLIP tower."""
+    has_tower = bool(fields.config.get("img_processor"))
+    return read_dense(fields, towers=(phi3_tower(fields.need("hidden_size")),) if has_tower else ())
+
+
 READERS: dict[str, Callable[[Fields], ModelShape]] = {
     **dict.fromkeys(FAMILIES, read_dense),
     **gpt.READERS,
@@ -36,6 +42,7 @@ READERS: dict[str, Callable[[Fields], ModelShape]] = {
     "qwen2_5_vl": _read_qwen_vl,
     "qwen3_vl": _read_qwen_vl,
     "qwen3_vl_moe": _read_qwen_vl,
+    "phi3_v": _read_phi3_vision,
     "ministral3": _read_mistral3,
     "mistral3": _read_mistral3,
     "gemma2": windows.read_gemma,

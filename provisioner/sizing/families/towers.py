@@ -211,3 +211,26 @@ def llama4_tower(fields: Fields, text_hidden: int) -> Tower:
         tiles_most=16,
     )
     return Tower("image", params, layers, hidden, width, patch, 2, rule)
+
+
+PHI_LAYERS, PHI_HIDDEN, PHI_WIDTH, PHI_PATCH, PHI_SIDE = 24, 1024, 4096, 14, 24
+"""CLIP ViT-L/14 at 336 pixels, which Phi-3 Vision's config names and does not spell out (openai/clip-vit-large-patch14-336)."""
+
+
+def phi3_tower(text_hidden: int) -> Tower:
+    """Phi-3 Vision's tower: CLIP, pairs of 2 x 2 patches, a two-layer projector."""
+    positions = (PHI_SIDE**2 + 1) * PHI_HIDDEN
+    wide = 4 * PHI_HIDDEN
+    projector = wide * text_hidden + text_hidden + text_hidden**2 + text_hidden + 2 * wide
+    embedding = 3 * PHI_PATCH**2 * PHI_HIDDEN + PHI_HIDDEN + positions + 4 * PHI_HIDDEN
+    rule = ImageRule(
+        ImageLayout.TILES,
+        "Phi-3 Vision: tiles of 336 pixels with 144 tokens and a separator a row, a global view (processing_phi3_v.py)",
+        extra_tokens=1,
+        tokens=12 * 12 + 12,
+        patches=PHI_SIDE**2,
+        tile_side=PHI_SIDE * PHI_PATCH,
+        tiles_most=16,
+    )
+    params = _blocks(PHI_LAYERS, PHI_HIDDEN, PHI_WIDTH) + embedding + projector
+    return Tower("image", params, PHI_LAYERS, PHI_HIDDEN, PHI_WIDTH, PHI_PATCH, 2, rule)
