@@ -70,8 +70,8 @@ proof-kill: $(VENV)/.installed-dev engine ## SIGKILL `up` COUNT times; nothing m
 proof-idle: $(VENV)/.installed-dev ## idle machines end, working ones never do: the corpus of traces, killed watchers
 	$(BIN)/python -m tests.proofs.idle --out docs/proofs/idle.md
 
-proof-sizing: $(VENV)/.installed-dev ## the memory verdict against published measurements
-	$(BIN)/python -m tests.proofs.accuracy memory --out docs/proofs/sizing.md
+proof-sizing: $(VENV)/.installed-dev ## the memory verdict against published measurements, source by source
+	$(BIN)/python -m tests.proofs.sizing --out docs/proofs/sizing.md
 
 proof-throughput: $(VENV)/.installed-dev ## predicted rates against published measurements
 	$(BIN)/python -m tests.proofs.accuracy speed --out docs/proofs/throughput.md

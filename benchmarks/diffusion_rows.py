@@ -30,7 +30,7 @@ def predict_diffusion(row: Row) -> Prediction:
     model = find_model(re.sub(r"\s*[(+].*$", "", row.model).strip())
     if not isinstance(model, PipelineShape):
         raise UsageError(f"{row.model} is no image or video model")
-    accelerator = accelerator_of(str(row.norm.get("gpu") or row.text("gpu")), row.norm.get("gpu_mem_gb"))
+    accelerator = accelerator_of(row.gpu, row.memory_gb)
     is_training = row.text("task") == "training" or bool(row.text("method"))
     footprint = (_training if is_training else _inference)(row, model, accelerator or UNKNOWN_CARD)
     size = _reading(row, footprint)
@@ -65,8 +65,8 @@ def _size(row: Row, model: PipelineShape) -> tuple[int, int, int]:
     if stated:
         width, height = int(stated[1]), int(stated[2])
     elif row.number("resolution"):
-        width = height = int(row.number("resolution") or width)
-    return width, height, int(row.number("frames") or frames)
+        width = height = row.count("resolution")
+    return width, height, max(1, int(row.number("frames") or frames))
 
 
 def _inference(row: Row, model: PipelineShape, accelerator: Accelerator) -> Footprint:
@@ -81,7 +81,7 @@ def _inference(row: Row, model: PipelineShape, accelerator: Accelerator) -> Foot
         width=width,
         height=height,
         frames=frames,
-        batch=int(row.number("batch", "batch_size") or 1),
+        batch=row.count("batch", "batch_size"),
         offload=_offload(row),
         encoder_weights=encoders,
         # A tiny VAE decodes in next to nothing.
@@ -111,7 +111,7 @@ def _training(row: Row, model: PipelineShape, accelerator: Accelerator) -> Footp
     width, height, frames = _size(row, model)
     method = row.text("method").lower()
     optimizer = Optimizer.ADAMW_8BIT if "8" in row.text("optimizer") else Optimizer.ADAMW
-    gpus = int(row.number("num_gpus") or 1)
+    gpus = row.count("num_gpus", "n_gpus")
     sharding = Sharding.ZERO2 if "zero-2" in row.text("sharding").lower() else Sharding.DDP
     quantised = weight_word(row.text("quant"))
     if quantised is None and "mixed" in row.text("dtype"):
@@ -131,12 +131,12 @@ def _training(row: Row, model: PipelineShape, accelerator: Accelerator) -> Footp
         width=width,
         height=height,
         frames=frames,
-        micro_batch=int(row.number("batch", "batch_size") or 1),
+        micro_batch=row.count("batch", "batch_size"),
         # Nobody trains on clips without checkpointing, so published recipes do not mention it.
         gradient_checkpointing=bool(row.inputs.get("gradient_checkpointing") or row.inputs.get("use_gc"))
         or "checkpointing" in method
         or frames > 1,
-        lora_rank=int(row.number("lora_rank") or (re.search(r"rank (\d+)", method) or [0, 16])[1]),
+        lora_rank=max(1, int(row.number("lora_rank") or (re.search(r"rank (\d+)", method) or [0, 16])[1])),
         keeps_frozen_parts="PEFT method comparison" not in row.text("framework"),
         accumulates_gradients=(row.number("grad_accum", "gradient_accumulation") or 1) > 1,
         host_states="offload" in row.text("sharding").lower(),

@@ -17,11 +17,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import log, sqrt
 from pathlib import Path
+from statistics import mean
 
 from benchmarks.rows import Models, Row, read_rows
-from benchmarks.scoring import relative_error, summary
+from benchmarks.scoring import relative_error, summary, within_band
 from benchmarks.serving_rows import Prediction
-from benchmarks.sizing_accuracy import TRUTH, predict
+from benchmarks.sizing_accuracy import TRUTH, Pools, predict
 from provisioner.sizing.constants import Constants, replaced
 from provisioner.sizing.engines import profiles_without
 
@@ -61,7 +62,6 @@ SEARCHES: Mapping[str, Search] = {
     "unet_checkpointed_factor": Search(3.0, 1.0, 6.0),
     "block_elements": Search(34.0, 20.0, 60.0),
     "decode_pixel_bytes": Search(2_048.0, 800.0, 4_000.0),
-    "loop_reserved_share": Search(0.03, 0.0, 0.10),
     "conversion_gib": Search(0.3, 0.0, 1.0),
 }
 """Priors are counts: a recomputed layer with a quarter of its gradients, two prefetched layers, eight tensors of 128 channels in
@@ -80,6 +80,14 @@ class Table:
         """Signed error of a row under the constants in use."""
         return error_of(self.rows[index], predict(self.rows[index], self.models))
 
+    def in_band(self, index: int) -> bool:
+        """Whether the band of a row meets its figure under the constants in use."""
+        row = self.rows[index]
+        found = predict(row, self.models)
+        if found.low_gib is None or found.high_gib is None:
+            return False
+        return bool(within_band(found.low_gib, found.high_gib, row.raw.get("norm") or {}))
+
 
 def error_of(row: Row, prediction: Prediction) -> float | None:
     """Signed error of a prediction, ``None`` where the row has no figure."""
@@ -89,8 +97,11 @@ def error_of(row: Row, prediction: Prediction) -> float | None:
 
 
 def source_of(row: Row) -> str:
-    """Where a row was published, without its path below the repository."""
-    return str(row.raw.get("source") or "unknown").split(" @")[0].split(" (")[0]
+    """Who published a row: a repository (with the issue, where it is one), a package and version, or a page."""
+    words = str(row.raw.get("source") or "unknown").split()
+    if "/" in words[0]:
+        return words[0]
+    return " ".join(words[: 2 if any(letter.isdigit() for letter in words[min(1, len(words) - 1)]) else 4])
 
 
 def scored_table(rows: Iterable[Row], models: Models) -> Table:
@@ -145,6 +156,8 @@ class Scores:
 
     shipped: list[float] = field(default_factory=list)
     left_out: list[float] = field(default_factory=list)
+    in_band: list[bool] = field(default_factory=list)
+    """Of complete rows, with the constants of the others."""
 
 
 def leave_out(table: Table) -> dict[tuple[str, str], Scores]:
@@ -156,27 +169,64 @@ def leave_out(table: Table) -> dict[tuple[str, str], Scores]:
     for source, indices in sorted(groups.items()):
         moved = [name for name in SEARCHES if not set(table.touched[name]).isdisjoint(indices)]
         with replaced(**fit(table, source, moved)), profiles_without(source):
-            after = [table.error(index) for index in indices]
-        for index, error in zip(indices, after, strict=True):
+            after = [(table.error(index), table.in_band(index)) for index in indices]
+        for index, (error, in_band) in zip(indices, after, strict=True):
             key = (table.rows[index].family, source)
             scores[key].shipped.append(table.error(index) or 0.0)
             # A row that no remaining profile can serve counts as wrong by the cap.
             scores[key].left_out.append(CAP if error is None else error)
+            if table.rows[index].norm.get("complete"):
+                scores[key].in_band.append(in_band)
     return dict(scores)
+
+
+@dataclass(slots=True)
+class PoolScores:
+    """Errors of cache pools with all profiles, and without those that the row's own source taught."""
+
+    shipped: Pools = field(default_factory=Pools)
+    left_out: Pools = field(default_factory=Pools)
+
+
+def leave_out_pools(rows: Iterable[Row], models: Models) -> PoolScores:
+    """Errors of vLLM's cache pool, each row predicted by profiles that others taught."""
+    scores = PoolScores()
+    for row in rows:
+        if row.family == "serve" and row.norm.get("meter") == "components":
+            scores.shipped.add(row, predict(row, models))
+            with profiles_without(source_of(row)):
+                scores.left_out.add(row, predict(row, models))
+    return scores
+
+
+def pool_table(scores: PoolScores) -> str:
+    """Errors of cache pools beside those of the control, which knows nothing of versions."""
+    lines = ["vLLM cache pool given the weights      rows   mean GiB   median    p90"]
+    shipped, left = scores.shipped, scores.left_out
+    for title, errors, pools in (
+        ("shipped profiles", shipped.ours, shipped.pools),
+        ("without the row's own source", left.ours, left.pools),
+        ("control: usable x fraction - weights - 2", shipped.control, shipped.pools),
+    ):
+        share = summary([error / pool for error, pool in zip(errors, pools, strict=True)])
+        mean = sum(map(abs, errors)) / max(1, len(errors))
+        lines.append(f"{title:<40}{len(errors):>3}{mean:>11.2f}{share['median']:>9.1%}{share['p90']:>7.1%}")
+    return "\n".join(lines)
 
 
 def family_table(scores: Mapping[tuple[str, str], Scores]) -> str:
     """Both errors by family."""
-    lines = ["family     sources  rows   shipped: median    p90   left out: median    p90"]
+    lines = ["family     sources  rows   shipped: median    p90   left out: median    p90  in band"]
     families: dict[str, list[Scores]] = defaultdict(list)
     for (family, _), score in sorted(scores.items()):
         families[family].append(score)
     for family, parts in families.items():
         shipped = summary([error for part in parts for error in part.shipped])
         left = summary([error for part in parts for error in part.left_out])
+        held = [found for part in parts for found in part.in_band]
         lines.append(
             f"{family:<11}{len(parts):>7}{shipped['n']:>6}   {shipped['median']:>15.1%}{shipped['p90']:>7.1%}"
-            f"   {left['median']:>16.1%}{left['p90']:>7.1%}"
+            f"   {left['median']:>16.1%}{left['p90']:>7.1%}{mean(held):>9.0%}"
         )
     return "\n".join(lines)
 
@@ -193,11 +243,13 @@ def source_table(scores: Mapping[tuple[str, str], Scores]) -> str:
     return "\n".join(lines)
 
 
-def constants_table(values: Mapping[str, float]) -> str:
-    """Shipped, fitted and prior value of each constant."""
-    lines = ["constant                         shipped     fitted      prior"]
+def constants_table(table: Table, values: Mapping[str, float]) -> str:
+    """Shipped, fitted and prior value of each constant, and the rows and sources that move it."""
+    lines = ["constant                     shipped    fitted     prior  rows  sources"]
     for name, value in values.items():
-        lines.append(f"{name:<28}{getattr(Constants, name):>12g}{value:>11g}{SEARCHES[name].prior:>11g}")
+        sources = sorted({source_of(table.rows[index]) for index in table.touched[name]})
+        figures = f"{getattr(Constants, name):>10g}{value:>10g}{SEARCHES[name].prior:>10g}{len(table.touched[name]):>6}"
+        lines.append(f"{name:<26}{figures}  {', '.join(text.split('/')[-1] for text in sources)}")
     return "\n".join(lines)
 
 
@@ -209,10 +261,12 @@ def main() -> None:
     options = parser.parse_args()
     table = scored_table(read_rows(options.rows), Models(None))
     if options.all:
-        print(constants_table(fit(table)))
+        print(constants_table(table, fit(table)))
         return
     scores = leave_out(table)
     print(family_table(scores))
+    print()
+    print(pool_table(leave_out_pools(read_rows(options.rows), table.models)))
     print()
     print(source_table(scores))
 

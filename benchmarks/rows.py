@@ -100,11 +100,41 @@ class Row:
 
     def number(self, *names: str) -> float | None:
         """The first of several inputs that is a number."""
-        for name in names:
-            value = self.inputs.get(name)
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
-                return float(value)
+        found = (_number(self.inputs.get(name)) for name in names)
+        return next((value for value in found if value is not None), None)
+
+    def count(self, *names: str) -> int:
+        """A degree, batch or length, 1 where the row says none."""
+        return max(1, int(self.number(*names) or 1))
+
+    def whole(self, name: str) -> int | None:
+        """A canonical input that is a whole number of 1 or more, ``None`` where it says none."""
+        value = _number(self.norm.get(name))
+        return int(value) if value is not None and value >= 1 else None
+
+    @property
+    def memory_gb(self) -> float | None:
+        """Stated memory of a GPU."""
+        value = _number(self.norm.get("gpu_mem_gb"))
+        return value if value and value > 0 else None
+
+    @property
+    def gpu(self) -> str:
+        """The GPU as the row names it."""
+        return str(self.norm.get("gpu") or self.text("gpu"))
+
+
+def _number(value: object) -> float | None:
+    """A number, or the text of one; what is none, not finite or beyond any size says nothing."""
+    if isinstance(value, str) and re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
+    return float(value) if abs(value) < LARGEST else None
+
+
+LARGEST = 1e12
+"""Bound of any input: beyond it a number is a mistake."""
 
 
 def read_rows(path: Path) -> Iterator[Row]:
@@ -215,10 +245,22 @@ class Models:
         Raises:
             UsageError: the model is not known.
         """
-        key = f"{row.model_config}|{row.model}"
+        arch = row.inputs.get("arch")
+        key = f"{row.model_config}|{row.model}|{json.dumps(arch, sort_keys=True, default=str)}"
         if key not in self._shapes:
             self._shapes[key] = self._read(row)
         return self._shapes[key]
+
+    def language(self, row: Row) -> ModelShape:
+        """Shape of a row's language model.
+
+        Raises:
+            UsageError: the model is not known, or is none of language.
+        """
+        shape = self.find(row)
+        if not shape.kinds:
+            raise UsageError(f"{shape.id} is no language model")
+        return shape
 
     def _read(self, row: Row) -> ModelShape:
         for name in _spellings(row.model):

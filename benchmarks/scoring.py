@@ -20,6 +20,14 @@ def relative_error(predicted: float, norm: Mapping[str, Any]) -> float | None:
     return float(predicted / high - 1) if predicted > high else 0.0
 
 
+def within_band(low: float, high: float, norm: Mapping[str, Any]) -> bool | None:
+    """Whether a band meets the measured value or range; ``None`` where the row has neither."""
+    value = norm.get("value_gib")
+    least = norm.get("value_gib_min") if value is None else value
+    most = norm.get("value_gib_max") if value is None else value
+    return None if least is None or most is None else low <= most and high >= least
+
+
 def percentile(values: Sequence[float], share: float) -> float:
     """Value below which a share of the values lies (linear between ranks)."""
     ordered = sorted(values)

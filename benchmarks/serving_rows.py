@@ -48,10 +48,20 @@ def predict_serving(row: Row, models: Models) -> Prediction:
         UsageError: the model or its format is not known.
     """
     engine = row.text("engine", "framework").lower()
-    model = models.find(row)
+    if engine.startswith("ollama"):
+        engine = "llama.cpp"
+    if UNKNOWN_ENGINES.search(engine):
+        raise UsageError(f"engine {engine!r} is not modelled")
+    model = models.language(row)
     if engine.startswith(("vllm", "sglang", "tensorrt", "llama.cpp")):
         return _engine_row(row, model, engine)
     return _loop_row(row, model, engine)
+
+
+UNKNOWN_ENGINES = re.compile(
+    r"lmdeploy|\btgi\b|text-generation-inference|\bmii\b|exllama|mlc|mlx|onnx|openvino|ctransformers"
+)
+"""Engines whose use of memory beside weights and cache is not known here."""
 
 
 def _engine_of(text: str) -> Engine:
@@ -80,43 +90,48 @@ def _version_of(row: Row) -> str | None:
 
 
 def _engine_row(row: Row, model: ModelShape, engine_text: str) -> Prediction:
-    accelerator = accelerator_of(
-        str(row.norm.get("gpu") or row.text("gpu")), row.norm.get("gpu_mem_gb"), row.number("gpu_total_gib")
-    )
+    accelerator = accelerator_of(row.gpu, row.memory_gb, row.number("gpu_total_gib"))
     known_gpu = accelerator is not None
     if accelerator is None:
         # Weights and bytes per token need no GPU; the pool does.
         accelerator = Accelerator("unknown", "unknown", "unknown", 80 * GIB, "assumed", None, "unknown", None)
     engine = _engine_of(engine_text)
-    layout = Layout(int(row.number("tp") or 1), int(row.number("pp") or 1))
+    layout = Layout(row.count("tp"), row.count("pp"))
     if engine is Engine.LLAMA_CPP and layout.gpus == 1:
         cards = re.match(r"(\d+)x ", row.text("gpu"))
         layout = Layout(1, int(cards[1])) if cards else layout
-    context = int(
-        row.number("max_model_len", "n_ctx_per_seq", "context_len", "n_ctx", "seq_len")
-        or model.max_context_tokens
-        or 8192
+    context = max(
+        1,
+        int(
+            row.number("max_model_len", "n_ctx_per_seq", "context_len", "n_ctx", "seq_len")
+            or model.max_context_tokens
+            or 8192
+        ),
     )
     word = weight_word(row.text("dtype"), row.text("quant"), row.text("quantization")) or "auto"
     if word in ("bf16", "fp16") and model.quantisation is not None and "dtype" not in row.inputs:
         word = "auto"
     published = model.quantisation is not None
+    if published and "native" in row.text("quant").lower():
+        word = "auto"
     if published and word in ("fp8", "nvfp4", "mxfp4", "int4-awq", "int4-gptq") and _same_family(model, word):
         word = "auto"
     if "bf16" in row.text("dtype") and published and "quant" not in row.inputs:
         word = "bf16"
     fraction = row.number("gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_fraction")
+    if fraction is not None and not 0 < fraction <= 1:
+        raise UsageError(f"a memory fraction of {fraction:g} is none between 0 and 1")
     demand = ServingDemand(
         model=model,
         weights=word,
         engine=engine,
         engine_version=_version_of(row),
         context_tokens=context,
-        concurrency=int(row.number("n_seq", "batch_size") or 1),
+        concurrency=row.count("n_seq", "batch_size"),
         kv_dtype=_kv_dtype(row),
         gpu_memory_fraction=fraction,
         max_sequences=_whole(row.number("max_num_seqs")),
-        max_batched_tokens=_whole(row.number("max_num_batched_tokens")),
+        max_batched_tokens=_batched_tokens(row, engine, accelerator, context),
         uses_graphs=not row.inputs.get("enforce_eager"),
         uses_draft="mtp" in row.text("speculative").lower(),
     )
@@ -154,6 +169,19 @@ def _engine_row(row: Row, model: ModelShape, engine_text: str) -> Prediction:
     )
 
 
+LONG_CONTEXT = 32_768
+CHUNK_TOKENS = 2_048
+
+
+def _batched_tokens(row: Row, engine: Engine, accelerator: Accelerator, context: int) -> int | None:
+    """Tokens of one pass as stated; vLLM's old core cuts prompts into chunks above 32,768 tokens (vllm/engine/arg_utils.py)."""
+    stated = _whole(row.number("max_num_batched_tokens"))
+    if stated is not None or engine is not Engine.VLLM or context <= LONG_CONTEXT:
+        return stated
+    profile, _ = find_profile(engine.value, _version_of(row), accelerator.compute_capability)
+    return CHUNK_TOKENS if profile.runner == "V0" else None
+
+
 def _same_family(model: ModelShape, word: str) -> bool:
     """Whether most weights of the checkpoint are in the format that a row names."""
     if model.quantisation is None:
@@ -171,7 +199,7 @@ def _kv_dtype(row: Row) -> KvDtype:
 
 
 def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
+    return None if value is None or value < 1 else int(value)
 
 
 CONTEXT_GIB = 0.55
@@ -184,16 +212,16 @@ LOOP_ERROR, LOOP_ERROR_GIB = 0.06, 0.1
 
 def _loop_row(row: Row, model: ModelShape, engine: str) -> Prediction:
     """A PyTorch generate loop: weights in their format, cache of the batch, working set of the prompt."""
-    gpus = int(row.number("n_gpus", "num_gpus") or row.norm.get("num_gpus") or 1)
-    tensor = int(row.number("tp") or 1)
-    stages = gpus // tensor if "sequential" in engine else 1
+    gpus = row.count("n_gpus", "num_gpus") if row.number("n_gpus", "num_gpus") else row.whole("num_gpus") or 1
+    tensor = row.count("tp")
+    stages = max(1, gpus // tensor) if "sequential" in engine else 1
     word_text = row.text("quantization", "quantize", "quant")
     word = weight_word(re.sub(r"(int|fp)8 kv.*", "", word_text, flags=re.IGNORECASE), row.text("dtype", "precision"))
     word = word or "bf16"
     if model.quantisation is not None and _same_family(model, word):
         word = "auto"
     weights = _loop_weights(model, word, engine, tensor, stages)
-    batch = int(row.number("batch_size") or 1)
+    batch = row.count("batch_size")
     prompt, total = _lengths(row)
     narrow = "int8" in row.text("kv_cache_dtype") or re.search(r"(int|fp)8 kv", word_text, re.IGNORECASE)
     cache_width = 1.0 if narrow else 2.0
@@ -209,17 +237,16 @@ def _loop_row(row: Row, model: ModelShape, engine: str) -> Prediction:
         running = max(running, weights + _separate_projections(model) * bits_of("int4-awq") / 8)
     allocated = running / GIB
     meter = str(row.norm.get("meter"))
-    gib = allocated * ((1 + Constants.loop_reserved_share) if meter == "reserved" else 1.0)
-    if meter == "device" or "remote code" in engine:
-        gib = allocated * (1 + Constants.loop_reserved_share) + CONTEXT_GIB
+    # A loop over blocks of one size leaves no gaps: what is reserved is what is allocated.
+    gib = allocated + (CONTEXT_GIB if meter == "device" or "remote code" in engine else 0.0)
     if gpus > 1 and tensor * stages == 1 and row.norm.get("scope") == "sum_over_gpus":
         # Layers are spread over the GPUs, and each meets the working set of its own layers.
         gib += (gpus - 1) * work / GIB
     scale = gpus if row.norm.get("scope") == "sum_over_gpus" and tensor * stages > 1 else 1
-    accelerator = accelerator_of(str(row.norm.get("gpu") or ""), row.norm.get("gpu_mem_gb"))
+    accelerator = accelerator_of(str(row.norm.get("gpu") or ""), row.memory_gb)
     fits = None
     if accelerator is not None:
-        need = allocated * (1 + Constants.loop_reserved_share) + CONTEXT_GIB
+        need = allocated + CONTEXT_GIB
         usable = accelerator.memory_usable_bytes / GIB
         fits = True if need * (1 + LOOP_ERROR) <= usable else (None if need <= usable else False)
     return Prediction(
@@ -289,14 +316,14 @@ def _lengths(row: Row) -> tuple[int, int]:
         longest = re.search(r"longest sample (\d+)", row.text("seq_len"))
         if longest:
             return int(longest[1]), int(longest[1])
-        context = row.number("context_len")
-        if context:
-            return LITGPT_PROMPT_TOKENS, int(context)
-        stated = row.norm.get("seq_len")
-        if isinstance(stated, (int, float)) and output is None:
-            return int(stated), int(stated)
-        return LITGPT_PROMPT_TOKENS, int(output or 200) + LITGPT_PROMPT_TOKENS
-    return int(prompt), int(prompt) + int(output or 0)
+        if row.number("context_len"):
+            return LITGPT_PROMPT_TOKENS, row.count("context_len")
+        stated = row.whole("seq_len")
+        if stated is not None and output is None:
+            return stated, stated
+        return LITGPT_PROMPT_TOKENS, max(1, int(output or 200)) + LITGPT_PROMPT_TOKENS
+    prompt_tokens = max(1, int(prompt))
+    return prompt_tokens, prompt_tokens + max(0, int(output or 0))
 
 
 def _loop_work(row: Row, model: ModelShape, engine: str, *, batch: int, prompt: int, tensor: int) -> float:

@@ -1,6 +1,7 @@
 """Score memory predictions on measured rows (CONTRACTS section 6).
 
-Usage: ``python -m benchmarks.sizing_accuracy --rows ROWS.jsonl --models DIR --out PRED.jsonl``.
+Usage: ``python -m benchmarks.sizing_accuracy --rows ROWS.jsonl [--models DIR] --out PRED.jsonl``; without a folder only bundled
+models are known. "In band" and "width" are of complete rows.
 
 A prediction sees ``family``, ``model``, ``model_config``, ``inputs`` and ``norm`` without its values; ``id``, ``kind``,
 ``source``, ``notes`` and ``measured`` are read for the score alone.
@@ -14,15 +15,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
+from benchmarks.audio_rows import predict_audio
 from benchmarks.diffusion_rows import predict_diffusion
 from benchmarks.rows import Models, Row, read_rows
-from benchmarks.scoring import relative_error, summary
+from benchmarks.scoring import relative_error, summary, within_band
 from benchmarks.serving_rows import Prediction, predict_serving
 from benchmarks.training_rows import predict_training
 from provisioner.errors import UsageError
+from provisioner.sizing.pipelines import IMAGE, VIDEO, PipelineShape
 
 CONTROL_OVERHEAD_GIB = 2.0
 """The control of sizing.md section 6: usable memory x fraction - weights - 2.0 GiB."""
@@ -34,15 +37,33 @@ TRUTH = Path("tests") / "data" / "truth" / "measured.jsonl"
 def predict(row: Row, models: Models) -> Prediction:
     """The answer to one row; a row that is not modelled says why."""
     try:
-        if row.family == "serve":
+        kind = _kind_of(row, models)
+        if kind == "serve":
             return predict_serving(row, models)
-        if row.family in ("finetune", "pretrain"):
+        if kind in ("finetune", "pretrain"):
             return predict_training(row, models)
-        if row.family == "diffusion":
+        if kind == "diffusion":
             return predict_diffusion(row)
+        if kind == "audio":
+            return predict_audio(row)
     except UsageError as error:
         return Prediction("unsupported", reason=str(error))
     return Prediction("unsupported", reason=f"rows of family {row.family!r} are not modelled")
+
+
+def _kind_of(row: Row, models: Models) -> str:
+    """Family of a row, but for pipelines that are served or trained under another one."""
+    if "whisper" in f"{row.model} {row.text('engine')}".lower():
+        return "audio"
+    if row.family not in ("serve", "finetune", "pretrain", "diffusion"):
+        return row.family
+    try:
+        shape = models.find(row)
+    except UsageError:
+        return row.family
+    if not isinstance(shape, PipelineShape):
+        return row.family
+    return "diffusion" if shape.modality in (IMAGE, VIDEO) else "audio"
 
 
 def answer(row: Row, prediction: Prediction) -> dict[str, Any]:
@@ -72,6 +93,10 @@ class Tally:
     predicted: int = 0
     errors: list[float] = field(default_factory=list)
     by_source: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    in_band: list[bool] = field(default_factory=list)
+    """Of complete rows: whether the band meets the figure."""
+    widths: list[float] = field(default_factory=list)
+    """Of the same rows: the band's width over the prediction."""
     ran_out: int = 0
     ran: int = 0
     wrong_fit: int = 0
@@ -88,6 +113,7 @@ class Tally:
         if error is not None:
             self.errors.append(error)
             self.by_source[str(row.raw.get("source") or "unknown")[:48]].append(error)
+        self._add_band(row, prediction)
         kind = row.raw.get("kind")
         if kind in ("oom", "fit"):
             self.ran_out += kind == "oom"
@@ -96,6 +122,14 @@ class Tally:
             self.wrong_refusal += kind == "fit" and prediction.fits is False
             self.borderline += prediction.fits is None
 
+    def _add_band(self, row: Row, prediction: Prediction) -> None:
+        if prediction.low_gib is None or prediction.high_gib is None or not row.norm.get("complete"):
+            return
+        found = within_band(prediction.low_gib, prediction.high_gib, row.raw.get("norm") or {})
+        if found is not None and prediction.gib:
+            self.in_band.append(found)
+            self.widths.append((prediction.high_gib - prediction.low_gib) / prediction.gib)
+
 
 @dataclass(slots=True)
 class Pools:
@@ -103,6 +137,8 @@ class Pools:
 
     ours: list[float] = field(default_factory=list)
     control: list[float] = field(default_factory=list)
+    pools: list[float] = field(default_factory=list)
+    """The published pools, in GiB."""
 
     def add(self, row: Row, prediction: Prediction) -> None:
         """Count a start-up row that states weights and pool."""
@@ -120,6 +156,7 @@ class Pools:
             return
         # The control is given the true weights, so ours is corrected by the same knowledge.
         corrected = prediction.components["kv_available"] + prediction.components["weights"] - weights
+        self.pools.append(pool)
         self.ours.append(corrected - pool)
         self.control.append(usable * fraction - weights - CONTROL_OVERHEAD_GIB - pool)
 
@@ -140,16 +177,24 @@ def run(
 
 def table(tallies: Mapping[str, Tally]) -> str:
     """The contracted table, one line a family."""
-    lines = ["family      n  coverage  scored  median   p90    wrong fit  wrong refusal  borderline"]
+    lines = ["family      n  coverage  scored  median    p90   in band  width   wrong fit  wrong refusal  borderline"]
     for family in sorted(tallies):
         tally = tallies[family]
         score = summary(tally.errors)
         lines.append(
             f"{family:<10}{tally.rows:>4}  {tally.predicted / tally.rows:>7.0%}  {len(tally.errors):>6}"
-            f"  {score['median']:>6.1%}  {score['p90']:>6.1%}  {tally.wrong_fit:>4} of {tally.ran_out:<4}"
-            f"{tally.wrong_refusal:>6} of {tally.ran:<5}{tally.borderline:>6}"
+            f"  {score['median']:>6.1%} {score['p90']:>6.1%}   {_share(tally.in_band):>6}  {_middle(tally.widths):>5}"
+            f"{tally.wrong_fit:>5} of {tally.ran_out:<4}{tally.wrong_refusal:>6} of {tally.ran:<5}{tally.borderline:>6}"
         )
     return "\n".join(lines)
+
+
+def _share(found: Sequence[bool]) -> str:
+    return f"{mean(found):.0%}" if found else "-"
+
+
+def _middle(widths: Sequence[float]) -> str:
+    return f"{median(widths):.0%}" if widths else "-"
 
 
 def source_table(tallies: Mapping[str, Tally]) -> str:

@@ -12,7 +12,7 @@ from provisioner.errors import UsageError
 from provisioner.sizing.constants import Constants
 from provisioner.sizing.shapes import ModelShape
 from provisioner.sizing.training import meters, stage_bytes, training_bytes
-from provisioner.sizing.training_recipe import STATE_BYTES, Recipe
+from provisioner.sizing.training_recipe import FOLLOWS_PARAMETERS, STATE_BYTES, Recipe
 from provisioner.units import GIB, MIB
 from provisioner.vocabulary import Attention, Optimizer, Sharding, TrainingMethod
 
@@ -23,7 +23,7 @@ def predict_training(row: Row, models: Models) -> Prediction:
     Raises:
         UsageError: the model, its size of a step or its method is not stated or not modelled.
     """
-    model = models.find(row)
+    model = models.language(row)
     if "litgpt" in row.text("framework").lower() and model.tied_embeddings:
         # Its models have no tied weights: the head stands beside the embedding.
         model = replace(model, tied_embeddings=False, head_params=model.embedding_params)
@@ -37,7 +37,7 @@ def predict_training(row: Row, models: Models) -> Prediction:
     gib = {"allocated": read.peak, "reserved": shown.reserved, "device": shown.device}[reading] / GIB
     gpus = recipe.data_parallel * recipe.tensor_parallel * recipe.pipeline_parallel
     scale = gpus if row.norm.get("scope") == "sum_over_gpus" else 1
-    accelerator = accelerator_of(str(row.norm.get("gpu") or ""), row.norm.get("gpu_mem_gb"))
+    accelerator = accelerator_of(str(row.norm.get("gpu") or ""), row.memory_gb)
     fits = None
     if accelerator is not None:
         usable = accelerator.memory_usable_bytes
@@ -76,12 +76,11 @@ def recipe_of(row: Row, model: ModelShape) -> Recipe:
         method = TrainingMethod.QLORA if is_quantised else TrainingMethod.LORA
     framework = row.text("framework").lower()
     sharding = _sharding(row)
-    gpus = int(row.norm.get("num_gpus") or row.number("n_gpus", "num_gpus") or 1)
-    tensor = int(row.number("tp") or 1)
-    stages = int(row.number("pp") or 1)
+    gpus = row.whole("num_gpus") or row.count("n_gpus", "num_gpus")
+    tensor, stages = row.count("tp"), row.count("pp")
     data = max(1, gpus // (tensor * stages))
     if row.number("dp_shard"):
-        data = int(row.number("dp_shard") or 1)
+        data = row.count("dp_shard")
     if sharding is Sharding.NONE and "deepspeed" in framework and method is TrainingMethod.FULL:
         sharding = Sharding.ZERO2
     is_staged = sharding is Sharding.PP and row.number("pp") is None
@@ -110,7 +109,7 @@ def recipe_of(row: Row, model: ModelShape) -> Recipe:
         pipeline_parallel=stages,
         micro_batches=steps,
         is_staged=is_staged,
-        lora_rank=int(row.norm.get("lora_rank") or 16) if tuner.is_adapter else 0,
+        lora_rank=(row.whole("lora_rank") or 16) if tuner.is_adapter else 0,
         lora_targets="all-linear" if tuner.adapter_kind == "scale" else lora_targets(row, model),
         trained_params=tuner.trained_params,
         adapter_kind=tuner.adapter_kind,
@@ -122,7 +121,7 @@ def recipe_of(row: Row, model: ModelShape) -> Recipe:
         fused_softmax=framework.startswith("megatron"),
         layer_gradients="per-layer" in row.text("optimizer").lower(),
         context_bytes=_context_bytes(row, framework),
-        sequence_parallel="titan" in framework,
+        sequence_parallel="titan" in framework or bool(row.inputs.get("sequence_parallel")),
         gathers_all="litgpt" in framework and sharding is Sharding.FSDP,
         # The stable embedding that replaces the frozen one is left trainable, and no optimizer clears its gradient.
         embedding_gradient="litgpt" in framework and method is TrainingMethod.QLORA,
@@ -147,7 +146,7 @@ def _micro_batches(row: Row, batch: int, data_parallel: int) -> int | None:
     """Micro-batches of one optimizer step, ``None`` where the row does not say."""
     accumulated = row.number("gradient_accumulation", "gradient_accumulation_steps", "grad_accum")
     if accumulated:
-        return int(accumulated)
+        return max(1, int(accumulated))
     whole = row.number("global_batch_size")
     return max(1, int(whole) // (batch * data_parallel)) if whole else None
 
@@ -161,15 +160,16 @@ def _widths(row: Row, method: TrainingMethod, framework: str, sharding: Sharding
         )
     ).lower()
     optimizer_text = (row.text("optimizer", "optimizer_type") + str(row.norm.get("optimizer") or "")).lower()
-    optimizer = Optimizer.ADAMW
-    if "8-bit" in optimizer_text or "8bit" in optimizer_text:
-        optimizer = Optimizer.ADAMW_8BIT
+    optimizer = _optimizer(optimizer_text)
     state = STATE_BYTES[optimizer]
-    if "4-bit" in optimizer_text:
+    if "4-bit" in optimizer_text or "4bit" in optimizer_text:
         state = 1.06
     fp32 = re.search(r"fp32 master|fp32 sharded|amp|mixed|fp32 param|float32|32-true|\bfp32\b", precision) is not None
     if "bf16_flag" in row.inputs:
         fp32 = bool(row.inputs["bf16_flag"]) and sharding is Sharding.FSDP
+    if MEGATRON_CORE.search(framework):
+        # 16-bit weights, fp32 gradients, and master and moments that the distributed optimizer shards.
+        return _named(weight=2.0, gradient=4.0, master=4.0, state=8.0, step=0.0, compute=2.0)
     if framework.startswith("megatron"):
         # fp16 and bf16 with ZeRO-1: fp32 master, moments and the gradient of the step are sharded.
         return _named(weight=2.0, gradient=2.0, master=4.0, state=8.0, step=4.0, compute=2.0)
@@ -185,10 +185,32 @@ def _widths(row: Row, method: TrainingMethod, framework: str, sharding: Sharding
         is_plain = "fused" in optimizer_text or "decoupled" in optimizer_text or optimizer is not Optimizer.ADAMW
         step = 0.0 if is_plain else 4.0
         return _named(weight=4.0, gradient=4.0, master=0.0, state=state, step=step, compute=compute)
-    if optimizer is Optimizer.ADAMW and state == STATE_BYTES[Optimizer.ADAMW]:
-        state = 4.0
+    if optimizer in FOLLOWS_PARAMETERS and state == STATE_BYTES[optimizer]:
+        state /= 2
     step = 0.0 if "fused" in optimizer_text or optimizer is not Optimizer.ADAMW or state < 2 else 2.0
     return _named(weight=2.0, gradient=2.0, master=0.0, state=state, step=step, compute=compute)
+
+
+MEGATRON_CORE = re.compile(r"megatron[- ](lm|core|bridge)|\bnemo\b")
+OPTIMIZERS = (
+    (r"8.?bit", Optimizer.ADAMW_8BIT),
+    (r"adafactor", Optimizer.ADAFACTOR),
+    (r"\blion", Optimizer.LION),
+    (r"muon", Optimizer.MUON),
+    (r"\bsgd\b", Optimizer.SGD),
+)
+UNKNOWN_OPTIMIZERS = re.compile(r"shampoo|\bsoap\b|adahessian|\bcame\b")
+
+
+def _optimizer(text: str) -> Optimizer:
+    """The optimizer of a text, AdamW where it names none.
+
+    Raises:
+        UsageError: its state is not modelled.
+    """
+    if UNKNOWN_OPTIMIZERS.search(text):
+        raise UsageError(f"optimizer {text.strip()!r} is not modelled")
+    return next((optimizer for pattern, optimizer in OPTIMIZERS if re.search(pattern, text)), Optimizer.ADAMW)
 
 
 def _upcasts(row: Row, framework: str) -> bool:
@@ -222,7 +244,7 @@ def _sharding(row: Row) -> Sharding:
         return Sharding.ZERO3
     if "zero-2" in text or stage == 2:
         return Sharding.ZERO2
-    if stage == 1:
+    if stage == 1 or "zero-1" in text or "distributed optimizer" in text:
         return Sharding.ZERO1
     if "shard_grad_op" in text:
         return Sharding.ZERO2
@@ -250,8 +272,10 @@ def _checkpointing(row: Row, framework: str, sharding: Sharding) -> str:
 
 def _attention(row: Row) -> Attention:
     flash = row.inputs.get("flash_attention", row.inputs.get("attention"))
-    if row.text("framework").startswith("Megatron"):
+    if row.text("framework").startswith("Megatron-DeepSpeed"):
         return Attention.EAGER
+    if flash == "sdpa":
+        return Attention.SDPA
     # ms-swift hands its flash switch to Qwen's own code alone.
     ignored = "swift" in row.text("framework") and not (row.model_config or "").startswith("Qwen")
     if flash in (False, "eager") or ignored:
@@ -259,6 +283,7 @@ def _attention(row: Row) -> Attention:
     return Attention.FLASH
 
 
+FUSED_LOSS = re.compile(r"liger|fused[_ ]linear|cut.?cross.?entropy|chunked.?(ce|loss|cross)", re.IGNORECASE)
 NARROW_LOSS = ("gpt_bigcode", "gpt2", "opt", "bloom")
 """Families whose class in transformers does not convert logits to fp32 for the loss."""
 NARROW_LOSS_BYTES = 8.0
@@ -268,11 +293,11 @@ NARROW_LOSS_BYTES = 8.0
 def _loss_bytes(row: Row, framework: str, model: ModelShape) -> float:
     """Bytes per position and word of the vocabulary that the loss holds."""
     config = row.text("framework_config")
-    if "liger" in config:
+    if FUSED_LOSS.search(" ".join((config, framework, row.text("loss", "kernels", "method")))):
         return 0.0
     if "fast-kernels" in config or "litgpt" in framework:
         return NARROW_LOSS_BYTES
-    if framework.startswith("megatron"):
+    if framework.startswith("megatron") or "nemo" in framework:
         # 16-bit logits and their gradient, an fp32 copy that turns into the softmax, and its gradient.
         return 12.0
     if "decoupled" in row.text("optimizer"):
@@ -289,30 +314,35 @@ def _loss_bytes(row: Row, framework: str, model: ModelShape) -> float:
 
 
 def _sequence(row: Row) -> int:
-    value = row.inputs.get("seq_len", row.norm.get("seq_len"))
-    if isinstance(value, (int, float)):
-        return int(value)
-    stated = row.norm.get("seq_len")
-    if isinstance(stated, (int, float)):
+    stated = row.number("seq_len") or row.whole("seq_len")
+    if stated and stated >= 1:
         return int(stated)
-    longest = re.search(r"longest sample (\d+)", str(value))
+    longest = re.search(r"longest sample (\d+)", str(row.inputs.get("seq_len", row.norm.get("seq_len"))))
     if longest:
         return int(longest[1])
-    limit = row.number("max_seq_length")
-    if limit:
+    limit = row.number("max_seq_length", "max_length", "sequence_length", "context_length", "cutoff_len")
+    if limit and limit >= 1:
         return int(limit)
     if "alpaca" in (row.text("seq_len") + row.text("dataset")).lower():
         return 512
     raise UsageError("the row states no sequence length")
 
 
+BATCH_NAMES = (
+    "micro_batch_size",
+    "micro_batch",
+    "local_batch_size",
+    "batch_size",
+    "per_device_batch",
+    "per_device_train_batch_size",
+)
+
+
 def _batch(row: Row) -> int:
-    value = row.norm.get("micro_batch")
-    if isinstance(value, (int, float)):
-        return int(value)
-    number = row.number("micro_batch_size", "micro_batch", "local_batch_size", "batch_size", "per_device_batch")
-    if number:
+    number = row.whole("micro_batch") or row.number(*BATCH_NAMES)
+    if number and number >= 1:
         return int(number)
+    value = row.norm.get("micro_batch")
     if isinstance(value, str) or row.family == "finetune":
         return 2 if "default" in str(value) else 1
     raise UsageError("the row states no micro-batch")

@@ -61,7 +61,9 @@ def tuner_of(row: Row, model: ModelShape, text: str) -> Tuner:
     if stated is None and row.number("trainable_params_m") is not None:
         stated = 1e6 * (row.number("trainable_params_m") or 0.0)
     kind = "scale" if SCALES.search(text) else "none" if PROMPTS.search(text) else "low-rank"
-    return Tuner(is_adapter=True, adapter_kind=kind, trained_params=None if stated is None else int(stated))
+    return Tuner(
+        is_adapter=True, adapter_kind=kind, trained_params=None if stated is None or stated < 1 else int(stated)
+    )
 
 
 def _galore_widths(model: ModelShape, text: str) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""``python -m tests.proofs.accuracy memory|speed --out PAGE``: predictions scored on all published rows, as a dated page.
+"""``python -m tests.proofs.accuracy speed --out PAGE``: predictions scored on all published rows, as a dated page.
 
 The tables are what the scoring commands print; nothing is selected or rounded here. Speed is scored twice: by the bundled
 constants, and by constants that never saw a row's source, which takes some minutes.
@@ -15,12 +15,6 @@ from pathlib import Path
 
 TRUTH = Path("tests") / "data" / "truth"
 KINDS = {
-    "memory": (
-        ("benchmarks.sizing_accuracy",),
-        TRUTH / "measured.jsonl",
-        "Memory against published measurements",
-        "proof-sizing",
-    ),
     "speed": (
         ("benchmarks.throughput_accuracy", "benchmarks.speed_report"),
         TRUTH / "throughput.jsonl",
