@@ -198,7 +198,8 @@ class Account:
         self.fetched_gib = Decimal(self.files_bytes * arrangement.instances) / GIB
         self._lost_hours = lost_hours(workload, self.files_bytes)
         self._may_stop = workload.lifecycle.idle.then != "terminate"
-        self._places: dict[tuple[str, str], Place] = {}
+        billed = tuple(disk for disk in self.disks if disk.kind != "local")
+        self._places = tariff.places(billed, arrangement.instances, self.files_bytes)
 
     def terms(self, offer: Lot) -> Terms:
         """Everything a bill is made of."""

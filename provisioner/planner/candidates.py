@@ -123,7 +123,7 @@ class Sizer:
                     instance=instance,
                     gpu=gpu,
                     accelerator=accelerator,
-                    layout=replace(layout, replicas=copies),
+                    layout=layout if copies == layout.replicas else replace(layout, replicas=copies),
                     instances=math.ceil(copies / together) * machines,
                     interconnect=link,
                     footprint=footprint,

@@ -53,25 +53,23 @@ def _smaller_card(request: Request, market: Market, choice: Candidate) -> tuple[
     chosen = choice.arrangement
     if chosen.instance.gpu_fraction < 1:
         return None
-    best: tuple[float, str, Gpu, InstanceType] | None = None
+    small: dict[tuple[str, str], tuple[Gpu, InstanceType]] = {}
     for instance in market.catalog.instances.values():
         gpu = market.catalog.gpus.get(instance.gpu_model or "")
-        if (
-            gpu is None
-            or instance.gpu_count != 1
-            or instance.gpu_fraction < 1
-            or (gpu.compute_capability or ()) < MODERN
-        ):
+        if gpu is None or instance.gpu_count != 1 or instance.gpu_fraction < 1:
             continue
-        if gpu.memory_nominal_bytes > STEP * chosen.gpu.memory_nominal_bytes:
+        is_old = (gpu.compute_capability or ()) < MODERN
+        if is_old or gpu.memory_nominal_bytes > STEP * chosen.gpu.memory_nominal_bytes:
             continue
         refusal = refuse_instance(request, instance, gpu)
         if refusal is not None and refusal.filter != "precision":
             continue
-        price = market.lowest_on_demand_usd(instance)
-        if price is not None and (best is None or (float(price), instance.name) < best[:2]):
-            best = (float(price), instance.name, gpu, instance)
-    return best[2:] if best else None
+        known = small.get((instance.cloud, gpu.gpu_class))
+        if known is None or (instance.vcpu, instance.name) < (known[1].vcpu, known[1].name):
+            small[instance.cloud, gpu.gpu_class] = (gpu, instance)
+    priced = [(market.lowest_on_demand_usd(instance), gpu, instance) for gpu, instance in small.values()]
+    found = [(price, instance.name, gpu, instance) for price, gpu, instance in priced if price is not None]
+    return min(found, key=lambda each: each[:2])[2:] if found else None
 
 
 def _cause(request: Request, choice: Candidate, rival: Candidate, small: Gpu) -> str:

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.prices import REFERENCE_REGIONS, Price, Tiers
 from provisioner.catalog.snapshot import Catalog
-from provisioner.planner.account import Account
+from provisioner.planner.account import Account, Place
 from provisioner.planner.candidates import Arrangement
 from provisioner.planner.request import Request
-from provisioner.planner.storage import SHARED_SERVICE
+from provisioner.planner.storage import SHARED_SERVICE, Disk
 from provisioner.planner.transfer import Bucket, Way, bucket_of, way_to
 from provisioner.units import GIB
 
@@ -49,6 +49,11 @@ class Tariff:
         self._egress: dict[tuple[str, str], Tiers] = {}
         self._addresses: dict[tuple[str, bool], Price | None] = {}
         self._ways: dict[tuple[str, str], Way] = {}
+        self._places: dict[tuple[tuple[Disk, ...], int, int], dict[tuple[str, str], Place]] = {}
+
+    def places(self, disks: tuple[Disk, ...], machines: int, files_bytes: int) -> dict[tuple[str, str], Place]:
+        """What regions cost, found so far, for arrangements with these disks, machines and files: most share theirs."""
+        return self._places.setdefault((disks, machines, files_bytes), {})
 
     def disk(self, cloud: str, service: str | None, region: str) -> Price | None:
         """USD per GiB-month of a disk service."""
