@@ -209,7 +209,7 @@ class Account:
         on_demand = tariff.on_demand_usd(offer.instance, offer.region) if risk else None
         stretch = risk.stretch(self.machines_together) if risk else 1.0
         can_stop = offer.capacity_type is CapacityType.ON_DEMAND and self._may_stop
-        kept = Decimal(f"{self.root_hours(stretch if math.isfinite(stretch) else 1.0, can_stop=can_stop):.6f}")
+        kept = decimal_of(self.root_hours(stretch if math.isfinite(stretch) else 1.0, can_stop=can_stop))
         return Terms(
             compute=None if price is None else price * instances,
             on_demand=None if on_demand is None else on_demand * instances,
@@ -337,6 +337,11 @@ class Account:
             return None
         band = self.tariff.catalog.interruption_band(offer.cloud, offer.instance.name, offer.region)
         return SpotRisk(interruption_rate(band), self._lost_hours)
+
+
+def decimal_of(value: float) -> Decimal:
+    """Hours or a share as a decimal of six places, so that no binary fraction reaches a bill."""
+    return Decimal(f"{value:.6f}")
 
 
 def is_of_other_region(price: Price) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from provisioner.catalog.billing import BillingRule
 from provisioner.catalog.prices import Price, Tiers
-from provisioner.planner.account import ZERO, Account, Origin, Terms, is_of_other_region
+from provisioner.planner.account import ZERO, Account, Origin, Terms, decimal_of, is_of_other_region
 from provisioner.planner.plan import BillLine
 from provisioner.planner.storage import round_usd
 from provisioner.units import HOURS_PER_MONTH
@@ -31,17 +31,14 @@ class Span(NamedTuple):
     machine_hours: float
     """As billed, without work that is done again."""
     rework_hours: float
+    running_hours: float
+    """From start to end, whatever is billed."""
     root_hours: float
     lasting_hours: float
     traffic_share: float
     """Share of a month's traffic."""
     fetches: float
     """How often each machine reads the weights."""
-
-    @property
-    def running_hours(self) -> float:
-        """Hours for which the machines run."""
-        return self.machine_hours + self.rework_hours
 
 
 def month_of(terms: Terms, account: Account, rule: BillingRule | None) -> Span:
@@ -50,8 +47,16 @@ def month_of(terms: Terms, account: Account, rule: BillingRule | None) -> Span:
     if terms.run_hours == useful:
         useful = billed_hours(useful, rule)
     rework = terms.month_hours * (terms.known_stretch - 1)
-    root = account.root_hours(terms.known_stretch, can_stop=terms.can_stop)
-    return Span("month", useful, rework, root, float(HOURS_PER_MONTH), 1.0, _fetches(terms))
+    return Span(
+        per="month",
+        machine_hours=useful,
+        rework_hours=rework,
+        running_hours=terms.month_hours + rework,
+        root_hours=account.root_hours(terms.known_stretch, can_stop=terms.can_stop),
+        lasting_hours=float(HOURS_PER_MONTH),
+        traffic_share=1.0,
+        fetches=_fetches(terms),
+    )
 
 
 def run_of(terms: Terms, rule: BillingRule | None) -> Span | None:
@@ -60,9 +65,16 @@ def run_of(terms: Terms, rule: BillingRule | None) -> Span | None:
         return None
     expected = terms.run_hours * terms.known_stretch
     rework = expected - terms.run_hours
-    whole = billed_hours(expected, rule)
-    share = expected / HOURS_PER_MONTH
-    return Span("run", whole - rework, rework, expected, expected, share, _fetches(terms))
+    return Span(
+        per="run",
+        machine_hours=billed_hours(expected, rule) - rework,
+        rework_hours=rework,
+        running_hours=expected,
+        root_hours=expected,
+        lasting_hours=expected,
+        traffic_share=expected / HOURS_PER_MONTH,
+        fetches=_fetches(terms),
+    )
 
 
 def billed_hours(hours: float, rule: BillingRule | None) -> float:
@@ -133,16 +145,16 @@ def tier_lines(item: Item, quantity: Decimal, tiers: Tiers) -> list[BillLine]:
     return found
 
 
-def prorated(per_month: Decimal, hours: float | Decimal, hours_in_month: int = HOURS_PER_MONTH) -> Decimal:
+def prorated(per_month: Decimal, hours: float, hours_in_month: int = HOURS_PER_MONTH) -> Decimal:
     """Units that a month counts, for some of its hours."""
-    return per_month * _decimal(hours) / hours_in_month
+    return per_month * decimal_of(hours) / hours_in_month
 
 
 def _compute(terms: Terms, origin: Origin, span: Span) -> Iterator[BillLine]:
     offer, machines = origin.offer, origin.account.arrangement.instances
 
     def hours(item: str, each: float, note: str | None = None) -> BillLine:
-        quantity, price = _exact(machines * _decimal(each)), offer.price_usd_per_hour
+        quantity, price = _exact(machines * decimal_of(each)), offer.price_usd_per_hour
         usd = None if price is None else round_usd(quantity * price)
         source, as_of = offer.price_source, offer.price_as_of
         return BillLine(item, span.per, quantity, "instance-hour", price, usd, source, as_of, note)
@@ -163,7 +175,9 @@ def _way_out(terms: Terms, origin: Origin, span: Span) -> Iterator[BillLine]:
     tariff, machines = account.tariff, account.arrangement.instances
     if not tariff.has_nat:
         price = tariff.address(offer.cloud, is_spot=terms.risk is not None)
-        yield line_of(Item("public-address", span.per, "address-hour"), machines * _decimal(span.running_hours), price)
+        yield line_of(
+            Item("public-address", span.per, "address-hour"), machines * decimal_of(span.running_hours), price
+        )
         return
     gateway = tariff.gateway(offer.cloud, offer.region, machines)
     begun = Decimal(math.ceil(round(span.running_hours, 6)))
@@ -186,7 +200,7 @@ def _disks(origin: Origin, span: Span) -> Iterator[BillLine]:
 def _traffic(origin: Origin, span: Span) -> Iterator[BillLine]:
     """Traffic to the internet. Its tiers count a month's traffic, of which a run is a share."""
     tariff, offer = origin.account.tariff, origin.offer
-    share = _decimal(span.traffic_share)
+    share = decimal_of(span.traffic_share)
     passing = (
         tariff.gateway(offer.cloud, offer.region, origin.account.arrangement.instances).gib if tariff.has_nat else None
     )
@@ -204,7 +218,7 @@ def _traffic(origin: Origin, span: Span) -> Iterator[BillLine]:
 def _weights(origin: Origin, span: Span) -> Iterator[BillLine]:
     account, offer = origin.account, origin.offer
     tariff, way = account.tariff, account.tariff.way(offer.cloud, offer.region)
-    quantity = account.fetched_gib * _decimal(span.fetches)
+    quantity = account.fetched_gib * decimal_of(span.fetches)
     if not way.is_known:
         note = "model.source_region is not given" if tariff.bucket.region is None else "no price is known"
         exact = _exact(quantity)
@@ -240,11 +254,6 @@ def _share_of(line: BillLine, share: Decimal) -> BillLine:
 def _fetches(terms: Terms) -> float:
     """Each machine reads the weights once, and again after each interruption that is expected."""
     return 1.0 + (terms.interruptions_each or 0.0)
-
-
-def _decimal(value: float | Decimal) -> Decimal:
-    """Hours or a share as a decimal of six places, so that no binary fraction reaches a bill."""
-    return value if isinstance(value, Decimal) else Decimal(f"{value:.6f}")
 
 
 def _exact(quantity: Decimal) -> Decimal:

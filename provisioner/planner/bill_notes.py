@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from provisioner.planner.account import AHEAD, Origin
+from provisioner.planner.commitments import FLEX_START_HOURS_MAX
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.storage import CHECKPOINTS_KEPT, checkpoints_of
 from provisioner.units import GIB, format_gib, format_usd
+from provisioner.vocabulary import CapacityType
 from provisioner.workload.spec import Workload
 
 
@@ -42,9 +44,12 @@ def _ahead(candidate: Candidate) -> Iterator[str]:
     ahead, run_hours = candidate.bill.cost.commitment, candidate.terms.run_hours
     if ahead is None:
         return
-    if run_hours is None:
+    if candidate.offer.capacity_type is CapacityType.FLEX_START:
+        if run_hours is None or run_hours > FLEX_START_HOURS_MAX:
+            yield f"{ahead.kind} ends a machine after {FLEX_START_HOURS_MAX} h: longer work must resume from a checkpoint"
+    elif run_hours is None:
         yield f"{ahead.kind} is a commitment with a start and an end, and the length of the work is unknown: its fee is that of the days you book"
-    elif ahead.days is None and ahead.upfront_usd is None:
+    elif ahead.days is None:
         yield f"no {ahead.kind} is sold for as long as {run_hours:.0f} h: book several, or split the work"
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from decimal import Decimal
 
 from provisioner.catalog.billing import BillingRule
 from provisioner.catalog.codes import STALE
 from provisioner.catalog.offers import Lot
-from provisioner.planner.account import ZERO, Account, Origin, Terms
+from provisioner.planner.account import ZERO, Account, Origin, Terms, decimal_of
 from provisioner.planner.bill_lines import billed_hours, block_days
 from provisioner.planner.plan import Commitment, CommittedRate
 from provisioner.planner.storage import round_usd
@@ -17,6 +16,8 @@ from provisioner.units import HOURS_PER_MONTH
 from provisioner.vocabulary import CapacityType
 
 CONTRACT_YEARS = (1, 3)
+FLEX_START_HOURS_MAX = 7 * 24
+"""Longest run of a flex-start machine. Source: data billing_rules.csv, ``flex_start``."""
 _TERMS = {
     CapacityType.CAPACITY_BLOCK: "paid at the purchase for whole days, used or not; no cancelling; starts up to 8 weeks ahead "
     "and ends at 11:30 UTC, machines from 30 min before",
@@ -74,7 +75,7 @@ def _rates(terms: Terms, origin: Origin) -> Iterator[CommittedRate]:
         month = round_usd(hourly * HOURS_PER_MONTH)
         on_demand, saved, even = terms.compute, None, None
         if on_demand:
-            saved = round_usd(on_demand * Decimal(f"{terms.month_hours:.6f}")) - month
+            saved = round_usd(on_demand * decimal_of(terms.month_hours)) - month
             share = hourly / on_demand
             even = round(float(share) * HOURS_PER_MONTH, 1) if share < 1 else None
         yield CommittedRate(years, hourly, month, saved, even, price.as_of, price.source)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from provisioner.catalog.offers import Lot
 from provisioner.errors import InternalBug
-from provisioner.planner.account import ZERO, Account, Terms
+from provisioner.planner.account import ZERO, Account, Terms, decimal_of
 from provisioner.planner.bill_lines import bill_lines, month_of, run_of
 from provisioner.planner.commitments import commitment_of, committed_rates
 from provisioner.planner.plan import BillLine, Cost, SpotEconomics
@@ -109,7 +109,7 @@ def _saved(terms: Terms) -> Decimal | None:
     if terms.risk is None or terms.compute is None or terms.on_demand is None or not math.isfinite(terms.stretch):
         return None
     hours = terms.billed_hours
-    return round_usd(terms.on_demand * _hours(hours) - terms.compute * _hours(hours * terms.stretch))
+    return round_usd(terms.on_demand * decimal_of(hours) - terms.compute * decimal_of(hours * terms.stretch))
 
 
 def _snapshots(account: Account, offer: Lot) -> Decimal | None:
@@ -126,7 +126,7 @@ def _usd_per_million(terms: Terms) -> Decimal | None:
     rate, stretch = terms.tokens_per_hour, terms.known_stretch
     if not rate or terms.compute is None or not math.isfinite(stretch):
         return None
-    return round_usd(terms.compute * _hours(stretch) / Decimal(f"{rate:.6g}") * MILLION)
+    return round_usd(terms.compute * decimal_of(stretch) / Decimal(f"{rate:.6g}") * MILLION)
 
 
 def _sum(amounts: Iterable[Decimal | None]) -> Decimal | None:
@@ -140,12 +140,7 @@ def _sum(amounts: Iterable[Decimal | None]) -> Decimal | None:
 
 
 def _times(price: Decimal | None, hours: float) -> Decimal | None:
-    return None if price is None or not math.isfinite(hours) else round_usd(price * _hours(hours))
-
-
-def _hours(value: float) -> Decimal:
-    """Hours (or a share of them) as a decimal of six places, so that no binary fraction reaches a bill."""
-    return Decimal(f"{value:.6f}")
+    return None if price is None or not math.isfinite(hours) else round_usd(price * decimal_of(hours))
 
 
 def _short(value: float | None) -> float | None:

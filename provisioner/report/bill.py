@@ -64,9 +64,9 @@ def _ahead_rows(cost: Cost) -> list[tuple[str, str]]:
     ahead = cost.commitment
     if ahead is None:
         return []
-    days = "of unknown length" if ahead.days is None else f"{ahead.days} day{'s' if ahead.days > 1 else ''}"
+    days = "" if ahead.days is None else f", {ahead.days} day{'s' if ahead.days > 1 else ''}"
     return [
-        (f"{ahead.kind}, {days}, paid ahead", usd(ahead.upfront_usd)),
+        (f"{ahead.kind}{days}, paid ahead", usd(ahead.upfront_usd)),
         (f"{ahead.kind} starts", ahead.start or UNKNOWN),
         ("terms", ahead.terms),
     ]

@@ -89,6 +89,8 @@ def test_a_block_is_whole_days_paid_ahead(terms_of: Any, finetune: Any, offer: A
     assert compute.quantity == 48
     (month,) = (line for line in cost.lines if line.item == "compute" and line.per == "month")
     assert month.quantity == 48
+    (address,) = (line for line in cost.lines if line.item == "public-address" and line.per == "run")
+    assert address.quantity == 30  # the machine's own hours, whatever the block has
 
 
 def test_a_block_for_work_of_unknown_length_has_no_fee(terms_of: Any, serve: Any, offer: Any) -> None:
@@ -119,3 +121,12 @@ def test_unknown_prices_ahead_are_compared_by_those_on_demand(plan_of: Any, fine
     assert (plan.choice.capacity_type, plan.choice.price_usd_per_hour) == ("capacity-block", None)
     assert plan.cost.run_usd is None
     assert any("by their prices on demand" in reason for reason in plan.choice.reasons)
+
+
+def test_flex_start_ends_after_a_week(plan_of: Any, finetune: Any) -> None:
+    spec = finetune(training={"method": "full"}, placement={"capacity": "reserved", "clouds": ["gcp"]})
+    document = spec.to_document()
+    training = {key: value for key, value in document["training"].items() if key != "tokens"}
+    long = type(spec).from_document({**document, "training": {**training, "duration": "200h"}})
+    assert any("after 168 h" in warning for warning in plan_of(long).warnings)
+    assert not any("after 168 h" in warning for warning in plan_of(spec).warnings)
