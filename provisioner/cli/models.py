@@ -88,6 +88,7 @@ def add(model: str, *, revision: str, wanted: str | None, form: str) -> None:
     if wanted is not None:
         raise UsageError("--as goes with a local model; one of the hub keeps its id", remedy="remove --as")
     source = HubSource(model_id, pinned or revision, endpoint=endpoint_of())
+    say(f"reading the config and the shard headers of {source.name}")
     _report(add_model(source, model_id, revision=pinned or revision), form)
 
 

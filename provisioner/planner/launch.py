@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from provisioner.planner.request import Request
 from provisioner.sizing.demand import ServingDemand
 from provisioner.sizing.layout import Layout
-from provisioner.sizing.serving_extras import LIMITED_FAMILIES, prepared_rank
 from provisioner.vocabulary import Engine, KvDtype, WeightFormat
 from provisioner.workload.adapters import Adapter
 from provisioner.workload.spec import Run
@@ -89,6 +88,8 @@ def _vllm_images(demand: ServingDemand) -> tuple[str, ...]:
     """How many images a request has, and where the processor takes it how large they get: the start-up run goes by both."""
     if demand.images is None:
         return ()
+    from provisioner.sizing.serving_extras import LIMITED_FAMILIES
+
     argv = ["--limit-mm-per-prompt", json.dumps({"image": demand.images})]
     if demand.images and demand.model.family in LIMITED_FAMILIES:
         argv += ["--mm-processor-kwargs", json.dumps({"max_pixels": demand.image_pixels})]
@@ -102,6 +103,8 @@ def adapter_options(demand: ServingDemand, adapters: Sequence[Adapter]) -> tuple
     """
     if not adapters:
         return ()
+    from provisioner.sizing.serving_extras import prepared_rank
+
     places = [each.source.removeprefix("hf://").partition("@")[0] for each in adapters]
     named = [f"{each.name}={place}" for each, place in zip(adapters, places, strict=True)]
     count, rank = str(len(adapters)), str(prepared_rank(demand))

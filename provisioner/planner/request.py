@@ -17,9 +17,7 @@ from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.demand import Demand, ServingDemand, TrainingDemand
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.models import find_model, shape_from_config, shape_from_dimensions
-from provisioner.sizing.multimodal import USUAL_PIXELS
 from provisioner.sizing.pipelines import IMAGE, SPEECH_TO_TEXT, VIDEO, PipelineShape
-from provisioner.sizing.serving_extras import image_tokens
 from provisioner.sizing.shapes import ModelShape
 from provisioner.vocabulary import (
     Engine,
@@ -120,8 +118,7 @@ def _serving_demand(workload: Workload, inference: Inference, shape: ModelShape)
     engine, version = engine_of(inference, shape)
     context = context_tokens(inference, shape)
     adapters = workload.model.adapters
-    images, pixels = image_inputs(inference, shape, context)
-    media = image_tokens(shape, images or 0, pixels)
+    images, pixels, media = image_inputs(inference, shape, context)
     return ServingDemand(
         model=shape,
         weights=str(workload.model.weights),
@@ -150,15 +147,18 @@ def _is_narrowed(workload: Workload, shape: ModelShape) -> bool:
     return model.weights in (WeightFormat.FP8, WeightFormat.NF4) and shape.quantisation is None and model.source is None
 
 
-def image_inputs(inference: Inference, shape: ModelShape, context: int) -> tuple[int | None, int]:
-    """Images of a request and the pixels of each; ``None`` where the spec says nothing of images.
+def image_inputs(inference: Inference, shape: ModelShape, context: int) -> tuple[int | None, int, int]:
+    """Images of a request, the pixels of each, and the tokens that all take; ``None`` where the spec says nothing of images.
 
     Raises:
         KeyedSpecError: they take more tokens than a request may have.
     """
     inputs = inference.inputs
     if inputs is None or (inputs.images is None and inputs.image_pixels is None):
-        return None, 0
+        return None, 0, 0
+    from provisioner.sizing.multimodal import USUAL_PIXELS
+    from provisioner.sizing.serving_extras import image_tokens
+
     images, pixels = inputs.images if inputs.images is not None else 1, inputs.image_pixels or USUAL_PIXELS
     tokens = image_tokens(shape, images, pixels)
     if tokens >= context:
@@ -167,7 +167,7 @@ def image_inputs(inference: Inference, shape: ModelShape, context: int) -> tuple
             key="inference.inputs",
             remedy=f"raise inference.context_tokens above {tokens}, or send fewer or smaller images",
         )
-    return images, pixels
+    return images, pixels, tokens
 
 
 def context_tokens(inference: Inference, shape: ModelShape) -> int:

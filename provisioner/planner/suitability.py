@@ -9,7 +9,6 @@ from provisioner.errors import UsageError
 from provisioner.planner.requirements import KeyedSpecError
 from provisioner.sizing.lora import target_names
 from provisioner.sizing.pipelines import IMAGE, SPEECH_TO_TEXT, VIDEO, PipelineShape
-from provisioner.sizing.serving_extras import VLLM_RANKS
 from provisioner.sizing.shapes import ModelShape
 from provisioner.vocabulary import Engine, KvDtype, TrainingMethod, WeightFormat
 from provisioner.workload.spec import Inference, Training, Workload
@@ -172,6 +171,10 @@ def _total(inference: Inference, shape: ModelShape) -> Iterator[KeyedSpecError]:
 
 def _served_adapters(workload: Workload, inference: Inference, shape: ModelShape) -> Iterator[KeyedSpecError]:
     """Adapters on layers that the model lacks, or of a rank that the engine does not take."""
+    if not workload.model.adapters:
+        return
+    from provisioner.sizing.serving_extras import VLLM_RANKS
+
     is_vllm = inference.engine is None or inference.engine.name is Engine.VLLM
     for index, adapter in enumerate(workload.model.adapters):
         if is_vllm and (adapter.rank or 0) > VLLM_RANKS[-1]:

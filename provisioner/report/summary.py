@@ -131,7 +131,7 @@ def memory_section(plan: Plan) -> Section:
     shown.append(_memory_row("headroom", footprint.headroom_bytes, usable))
     note = f"predicted between {format_gib(terms.low_bytes)} and {format_gib(terms.high_bytes)}; {format_gib(usable)} usable; peaks of the terms need not fall together"
     if room := largest_text(plan.largest):
-        note = f"{note}\n{room}"
+        note = f"{note}; {room}"
     return Section(
         "Memory per GPU", ("term", "size", "share", "of usable memory"), tuple(shown), frozenset({1, 2}), note
     )

@@ -11,7 +11,6 @@ from provisioner.sizing.footprint import Assumption, Footprint, MemoryTerms
 from provisioner.sizing.kv_cache import stack_cache_bytes, window_chunk_bytes
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.serving_activations import Batch, activation_bytes
-from provisioner.sizing.serving_extras import adapter_bytes, cross_tokens, extra_assumptions, with_images
 from provisioner.sizing.shapes import ModelShape
 from provisioner.sizing.weights import (
     ShapeBytes,
@@ -144,17 +143,22 @@ def _stage(setting: Setting, rank: ShapeBytes, stage: int, counts: tuple[int, ..
     weights = stage_weight_bytes(rank, counts, stage, stages, layout.data_parallel) + _extra_weights(
         setting, is_last=is_last
     )
-    weights += adapter_bytes(demand, counts, tensor, has_embedding=stage == 0, has_head=is_last)
+    if demand.adapters:
+        from provisioner.sizing.serving_extras import adapter_bytes
+
+        weights += adapter_bytes(demand, counts, tensor, has_embedding=stage == 0, has_head=is_last)
     if demand.engine is Engine.LLAMA_CPP and stage == 0 and not model.tied_embeddings:
         # The token embedding stays in host memory.
         weights -= rank.embedding
     width = kv_bytes_per_element(demand)
     cache = demand.concurrency * stack_cache_bytes(
-        model, counts, demand.context_tokens, width, tensor, cross_tokens(demand)
+        model, counts, demand.context_tokens, width, tensor, _cross_tokens(demand)
     )
     batch = setting.batch
     activation: float = activation_bytes(model, profile, batch, tensor=tensor, has_head=is_last)
     if stage == 0 and demand.images:
+        from provisioner.sizing.serving_extras import with_images
+
         activation = with_images(demand, activation, batch.tokens)
     if profile.fraction_of == "total":
         activation += window_chunk_bytes(
@@ -173,6 +177,15 @@ def _stage(setting: Setting, rank: ShapeBytes, stage: int, counts: tuple[int, ..
         graphs=_graph_bytes(setting),
         reserve=cache * (1 / setting.fraction - 1) if profile.fraction_of == "free" else 0.0,
     )
+
+
+def _cross_tokens(demand: ServingDemand) -> int | None:
+    """Positions that cross-attention keeps of the images of a request; ``None`` where the spec says nothing of images."""
+    if demand.images is None:
+        return None
+    from provisioner.sizing.serving_extras import cross_tokens
+
+    return cross_tokens(demand)
 
 
 def _extra_weights(setting: Setting, *, is_last: bool) -> float:
@@ -330,6 +343,14 @@ def _pool_bytes(setting: Setting, stage: StageTerms) -> float:
     return free * setting.fraction if kind == "free" else free - (1 - setting.fraction) * memory
 
 
+def _extra_assumptions(demand: ServingDemand) -> tuple[Assumption, ...]:
+    if not demand.adapters and not demand.images:
+        return ()
+    from provisioner.sizing.serving_extras import extra_assumptions
+
+    return extra_assumptions(demand)
+
+
 WIDE_LOADING = Assumption(
     "loading", "the whole 16-bit model is on the GPU before it is narrowed", "vllm-project/vllm#31914, fixed after 0.13"
 )
@@ -346,6 +367,6 @@ def _assumptions(setting: Setting) -> tuple[Assumption, ...]:
         Assumption("usable memory", f"{accelerator.memory_usable_bytes} B", accelerator.memory_usable_basis),
         Assumption("weights", formats.word, weights_basis(demand.model, demand.weights)),
         Assumption("kv cache", f"{kv_bytes_per_element(demand):g} B per element", "engine default or the spec"),
-        *extra_assumptions(demand),
+        *_extra_assumptions(demand),
         *((WIDE_LOADING,) if loads_wide(demand) else ()),
     )
