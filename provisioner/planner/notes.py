@@ -22,6 +22,9 @@ COMFORTABLE_LOADING = 1.2
 a 16 GiB host that cannot keep a 15.5 GiB process."""
 CHECKPOINT_FORMATS = frozenset({WeightFormat.INT4_AWQ, WeightFormat.INT4_GPTQ, WeightFormat.MXFP4, WeightFormat.NVFP4})
 """Formats that engines read and do not make."""
+LONG_RUN_HOURS = 90 * 24
+"""Predicted length from which a run without a deadline is worth a word: a quarter of a year on one choice of hardware. Source:
+the longest public pre-training runs took about that (Llama 3.1 405B: 54 days, arXiv:2407.21783 section 3.3.4)."""
 GPUS_BEYOND_NEW_ACCOUNTS = 8
 """GPUs from which a quota that is not known is worth a word. Source: notes of quotas.csv (new accounts commonly have 0 of the
 vCPU of P and G types); smaller needs are granted within minutes."""
@@ -133,7 +136,12 @@ def _work(request: Request, candidate: Candidate) -> Iterator[str]:
     targets = workload.inference.targets if workload.inference else None
     if isinstance(replicas, ReplicaRange) and (targets is None or targets.requests_per_second is None):
         yield f"replicas {replicas}: planned and priced for {replicas.minimum}, since targets.requests_per_second is not given"
-    if workload.task is Task.SERVE or candidate.terms.run_hours is not None:
+    if workload.task is Task.SERVE:
+        return
+    hours = candidate.terms.run_hours
+    if hours is not None:
+        if hours > LONG_RUN_HOURS and workload.placement.deadline is None:
+            yield f"takes {hours / 24:,.0f} days there: placement.deadline plans as many machines as it needs"
         return
     if has_known_work(workload):
         yield "no speed is predicted for this work: the run has no predicted length, so it has no cost of its own"

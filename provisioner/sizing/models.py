@@ -19,6 +19,9 @@ from provisioner.sizing.quantisation import LINEAR_PARTS, Quantisation
 from provisioner.sizing.shapes import ModelShape
 
 DATA = Path(__file__).parent / "data"
+RENAMED = (("meta-llama/llama-3.1-", "meta-llama/meta-llama-3.1-"),)
+"""Beginnings of one publisher's names before and after a renaming: both lead to the same repositories. Source: the hub's
+redirects of Llama 3.1, whose later repositories lost the "Meta-"."""
 NEAREST = 4
 """How many ids an unknown one is answered with."""
 
@@ -90,8 +93,13 @@ def _bundled_model(key: str) -> ModelShape | None:
 
 def _named(key: str, names: Mapping[str, Any]) -> Any:
     """What a name stands for, ``None`` where it is unknown, or ambiguous without its organisation."""
-    if key in names or "/" in key:
-        return names.get(key)
+    if key in names:
+        return names[key]
+    if "/" in key:
+        renamed = (
+            new + key.removeprefix(old) for pair in RENAMED for old, new in (pair, pair[::-1]) if key.startswith(old)
+        )
+        return next((names[name] for name in renamed if name in names), None)
     endings = [value for name, value in names.items() if name.partition("/")[2] == key]
     return endings[0] if endings and all(value == endings[0] for value in endings) else None
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from provisioner.catalog.snapshot import Catalog
+from provisioner.planner.decide import make_plan
 from provisioner.planner.request import demand_for, shape_for
 from provisioner.planner.work import (
     copies_needed,
@@ -100,3 +102,21 @@ def test_hours_of_a_month(serve, finetune, batch):
     assert hours_per_month(batch(), None) == 120
     assert hours_per_month(finetune(), 20.0) == 20.0
     assert hours_per_month(finetune(lifecycle={"hours_per_month": 300}), 20.0) == 300
+
+
+@pytest.mark.parametrize(
+    ("tokens", "deadline", "is_said"), [("100B", None, True), ("100M", None, False), ("100M", "60d", False)]
+)
+def test_a_run_of_a_quarter_and_more_is_said(
+    catalog: Catalog, tokens: str, deadline: str | None, is_said: bool
+) -> None:
+    document = {
+        "version": 1,
+        "name": "long",
+        "task": "finetune",
+        "model": {"id": "meta-llama/Llama-3.1-8B"},
+        "training": {"method": "lora", "sequence_tokens": 2048, "tokens": tokens},
+        "placement": {"gpus": ["L40S"], "max_gpus": 1} | ({"deadline": deadline} if deadline else {}),
+    }
+    plan = make_plan(Workload.from_document(document), catalog)
+    assert any("placement.deadline plans" in warning for warning in plan.warnings) is is_said

@@ -77,6 +77,14 @@ def test_aliases_lead_to_shapes():
         assert find_model(alias).params_total == model.params_total, alias
 
 
+def test_a_renamed_family_is_found_under_both_names():
+    short, long = (find_model(f"meta-llama/{name}-405B-Instruct-FP8") for name in ("Llama-3.1", "Meta-Llama-3.1"))
+    assert short == long
+    assert short.quantisation is not None
+    with pytest.raises(UsageError):
+        find_model("meta-llama/Llama-3.1-7B")
+
+
 def test_an_alias_published_in_another_format_keeps_its_own():
     wide, narrow = find_model("Qwen/Qwen2.5-7B-Instruct"), find_model("Qwen/Qwen2.5-7B-Instruct-AWQ")
     assert wide.quantisation is None
