@@ -17,6 +17,8 @@ EXPIRES_AT = "gpuprov:expires-at"
 IDLE_AFTER = "gpuprov:idle-after"
 TERMINATE_AFTER = "gpuprov:terminate-after"
 SPEC_DIGEST = "gpuprov:spec-digest"
+IDLE_THEN = "gpuprov:idle-then"
+"""`stop` or `terminate`, on machines whose spec says which."""
 
 REQUIRED = (STACK_ID, STACK, RESOURCE, GENERATION, OWNER, EXPIRES_AT, IDLE_AFTER, TERMINATE_AFTER, SPEC_DIGEST)
 NONE = "none"

@@ -14,6 +14,7 @@ from typing import Any
 from provisioner import tags
 from provisioner.errors import NothingFits, UsageError
 from provisioner.planner.plan import Plan, PlannedOffer
+from provisioner.sizing.start_up import idle_after_s
 from provisioner.units import format_duration
 from provisioner.workload.spec import Workload
 from stacks.state import GPU_INSTANCE, LAUNCH, VOLUME, StackState
@@ -47,6 +48,8 @@ class ProgramInputs:
     tags: Mapping[str, str] | None = None
     wait: str | None = None
     """``created`` returns without waiting for the machine to run; ``None`` waits."""
+    node: Mapping[str, Any] | None = None
+    """What the plan adds for the machine itself; it counts when a machine is made."""
 
 
 def inputs_of_plan(
@@ -83,7 +86,25 @@ def inputs_of_plan(
         disks=disks,
         tags=own_tags | {tags.SPEC_DIGEST: workload.digest},
         wait=wait,
+        node=node_document(plan, offers),
     )
+
+
+def node_document(plan: Plan, offers: Mapping[str, Any]) -> dict[str, Any]:
+    """What the plan adds for the machine itself: its start command, the predicted time to ready, and each offer's facts."""
+    start = plan.outlook.start if plan.outlook is not None else None
+    document: dict[str, Any] = {"offers": {}}
+    if plan.launch_argv:
+        document |= {"argv": list(plan.launch_argv), "env": dict(plan.launch_env)}
+    if start is not None:
+        document |= {"startS": round(start.usual_s), "idleAfterS": round(idle_after_s(start))}
+    candidates = (*((plan.choice,) if plan.choice is not None else ()), *plan.failover)
+    for offer in candidates:
+        if offer.key in offers:
+            price = offer.price_usd_per_hour
+            facts = {"gpus": ceil(offer.gpus_per_instance)}
+            document["offers"][offer.key] = {**facts, **({"price": str(price)} if price is not None else {})}
+    return document
 
 
 def bounded_document(workload: Workload, plan: Plan, state: StackState | None) -> dict[str, Any]:
@@ -144,6 +165,8 @@ def make_program(inputs: ProgramInputs) -> Callable[[], None]:
             "tags": dict(inputs.tags or {}),
             "power": "running",
         }
+        if inputs.node is not None:
+            machine["node"] = dict(inputs.node)
         if inputs.wait is not None:
             machine["wait"] = inputs.wait
         CustomResource(GPU_INSTANCE, INSTANCE_NAME, machine)

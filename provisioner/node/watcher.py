@@ -236,7 +236,8 @@ class Watch:
             )
         except OSError:
             return False
-        return 200 <= status < 400
+        # Without a path, any answer tells that it is up.
+        return not probe.get("path") or 200 <= status < 400
 
     def _end_idle(self, decision: Decision) -> Decision | None:
         """Stop taking requests, look again, and only then end; a request that came in between cancels it."""

@@ -91,7 +91,7 @@ def needs_evidence(machine: Machine) -> bool:
 def _how(machine: Machine, cause: Cause) -> Ending:
     if cause is Cause.STOPPED:
         return Ending(TERMINATE, "it has been stopped for longer than its stack allows")
-    return ending(machine.cloud, machine.capacity_type, machine.disk, machine.tags.get(machines.IDLE_THEN))
+    return ending(machine.cloud, machine.capacity_type, machine.disk, machine.tags.get(tags.IDLE_THEN))
 
 
 def _cause(machine: Machine, evidence: Evidence | None, now: datetime) -> tuple[Cause | None, str, timedelta | None]:

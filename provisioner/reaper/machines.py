@@ -19,7 +19,6 @@ REAPED = "gpuprov-reaped"
 """When and why a machine was ended from outside: ``2026-11-30T14:15:45Z idle``."""
 KEEP = "gpuprov-keep"
 """Any value but ``false`` or ``none``: never reap this one."""
-IDLE_THEN = "gpuprov-idle-then"
 AUTO_IDLE = timedelta(minutes=60)
 """``auto`` where the machine itself has not said its own threshold: the longest one."""
 _WATCHES = ("running",)

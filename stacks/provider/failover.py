@@ -27,6 +27,7 @@ from provisioner.errors import (
 )
 from provisioner.vocabulary import CapacityType
 from stacks.failures import Attempt
+from stacks.provider import node
 from stacks.provider.identity import Slot, object_tags
 from stacks.provider.inputs import InstanceInputs, LaunchFacts, Wait
 from stacks.provider.journal import Journal, Note, Stage
@@ -303,7 +304,8 @@ class Failover:
                 stated=self.inputs.tags,
             ),
             security_group=self.group(offer),
-            stop_on_shutdown=stops_on_shutdown(self.inputs.workload, offer),
+            user_data=node.boot_data(self.inputs.workload, self.inputs.node, offer, self.inputs.volumes),
+            stop_on_shutdown=node.stops(self.inputs.workload, self.inputs.node, offer),
         )
 
     def _check_permit(self) -> None:
@@ -352,12 +354,6 @@ def access(workload: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[int, ...
     cidrs = part(workload, "access").get("cidrs") or ()
     ports = part(workload, "run").get("ports") or ()
     return tuple(str(cidr) for cidr in cidrs), tuple(int(port) for port in ports)
-
-
-def stops_on_shutdown(workload: Mapping[str, Any], offer: Placement) -> bool:
-    """Whether a shutdown from inside stops the machine: only where the spec says so, and never for spot."""
-    idle = part(part(workload, "lifecycle"), "idle")
-    return idle.get("then") == "stop" and offer.capacity_type is CapacityType.ON_DEMAND
 
 
 def ordered(offers: Iterable[Placement], avoid: Sequence[str]) -> tuple[Placement, ...]:

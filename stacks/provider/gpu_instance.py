@@ -57,6 +57,7 @@ _READERS = {
     "tags": read_tags,
     "power": read_power,
     "wait": read_wait,
+    "node": read_mapping,
 }
 
 

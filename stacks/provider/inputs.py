@@ -75,6 +75,8 @@ class InstanceInputs:
     tags: Mapping[str, str] = field(default_factory=dict)
     power: Power = Power.RUNNING
     wait: Wait = Wait.READY
+    node: Mapping[str, Any] = field(default_factory=dict)
+    """What the plan adds to the spec for the machine itself; it counts when a machine is made."""
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> InstanceInputs:
@@ -92,6 +94,7 @@ class InstanceInputs:
             tags=at("tags", values, read_tags) if values.get("tags") else {},
             power=at("power", values, read_power) if "power" in values else Power.RUNNING,
             wait=at("wait", values, read_wait) if "wait" in values else Wait.READY,
+            node=at("node", values, read_mapping) if values.get("node") else {},
         )
 
 

@@ -63,6 +63,12 @@ def idle_after(workload: Mapping[str, Any]) -> str:
     return tags.NONE if idle == OFF else str(idle)
 
 
+def idle_then(workload: Mapping[str, Any]) -> str | None:
+    """What an idle machine does by the spec: ``stop`` or ``terminate``; ``None`` leaves it to its market and disks."""
+    then = part(part(workload, "lifecycle"), "idle").get("then")
+    return str(then) if then is not None else None
+
+
 def terminate_after(workload: Mapping[str, Any]) -> str:
     """Value of the tag that says how long a machine may stay stopped."""
     return str(part(part(workload, "lifecycle"), "stopped").get("terminate_after") or TERMINATE_AFTER)

@@ -144,7 +144,7 @@ def test_spot_is_terminated_after_an_hour_of_grace():
 )
 def test_every_mark_waits_for_its_grace(threshold, market, fraction, then):
     now = START.replace(microsecond=fraction)
-    one = machine(capacity_type=market, tags={tags.IDLE_AFTER: f"{threshold}m", machines.IDLE_THEN: then})
+    one = machine(capacity_type=market, tags={tags.IDLE_AFTER: f"{threshold}m", tags.IDLE_THEN: then})
     verdict = decide(one, Evidence("idle", timedelta(hours=20), "quiet"), now)
     assert verdict.step is Step.MARK
     grace = (

@@ -18,7 +18,8 @@ from provisioner.errors import (
     TokenSpent,
 )
 from provisioner.vocabulary import CapacityType
-from stacks.provider.failover import ROUNDS_MAX, access, catalog_quota_family, ordered, pool, stops_on_shutdown
+from stacks.provider import node
+from stacks.provider.failover import ROUNDS_MAX, access, catalog_quota_family, ordered, pool
 from stacks.provider.machine import VISIBILITY
 from stacks.provider.session import PartialFailure, ProviderFailure
 from tests.fakes.mini_engine import MiniEngine, engine, offer, program
@@ -187,9 +188,10 @@ def test_what_the_spec_opens_and_how_it_shuts_down() -> None:
     assert access({}) == ((), ())
     assert access({"access": {"cidrs": ["203.0.113.7/32"]}, "run": {"ports": [8000]}}) == (("203.0.113.7/32",), (8000,))
     assert access({"run": "auto"}) == ((), ())
-    assert stops_on_shutdown(stop, owned)
-    assert not stops_on_shutdown(stop, spot)
-    assert not stops_on_shutdown({}, owned)
+    assert node.stops(stop, {}, owned)
+    assert not node.stops(stop, {}, spot)
+    assert node.stops({}, {}, owned)
+    assert not node.stops({"lifecycle": {"idle": {"then": "terminate"}}}, {}, owned)
 
 
 def test_quota_families_come_from_the_catalog() -> None:

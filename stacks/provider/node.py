@@ -1,0 +1,165 @@
+"""What the machine is told at its creation: limits, idle rule, workload. A function of the inputs alone, like every byte of the call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from provisioner.clouds.cloud import Placement
+from provisioner.errors import Rejected
+from provisioner.node.boot import Start, user_data
+from provisioner.reaper.ending import STOP, ending
+from provisioner.reaper.machines import AUTO_IDLE
+from provisioner.units import GIB, parse_duration, parse_money
+from provisioner.vocabulary import CapacityType, Task
+from stacks.provider import lifetime
+from stacks.provider.inputs import WantedVolume
+from stacks.provider.lifetime import AUTO, OFF, part
+
+READY_FACTOR = 3
+"""A machine that does not answer after this many times the predicted start is taken for failed (CONTRACTS section 4)."""
+READY_LIMIT_MIN_S = 900.0
+ENGINE_PORT = 8000
+ENGINE_PROBE = "/health"
+"""Of vLLM, SGLang, TensorRT-LLM and llama.cpp alike."""
+
+
+def stops(workload: Mapping[str, Any], node: Mapping[str, Any], offer: Placement) -> bool:
+    """Whether a shutdown from inside stops the machine: where the market and the disks allow it and the spec does not say otherwise."""
+    wanted = part(part(workload, "lifecycle"), "idle").get("then")
+    disk = str(_of_offer(node, offer).get("disk") or "network")
+    if offer.capacity_type is CapacityType.SPOT and wanted is None:
+        return False  # a spot machine that is taken back and waits, stopped, for its pool is asked for, never assumed
+    return ending(offer.cloud, offer.capacity_type, disk, wanted).how == STOP
+
+
+def boot_data(
+    workload: Mapping[str, Any], node: Mapping[str, Any], offer: Placement, volumes: Sequence[WantedVolume]
+) -> str:
+    """User data of the machine.
+
+    Args:
+        workload: the spec.
+        node: what the plan adds; empty where a program states none.
+        offer: where the machine is asked for.
+        volumes: its data disks.
+    """
+    return user_data(config(workload, node, offer), start(workload, node, volumes))
+
+
+def config(workload: Mapping[str, Any], node: Mapping[str, Any], offer: Placement) -> dict[str, Any]:
+    """What the watcher and the dead man's switch go by."""
+    lifecycle, facts = part(workload, "lifecycle"), _of_offer(node, offer)
+    lives = lifetime.max_lifetime(workload)
+    ports = ports_of(workload)
+    has_run = workload.get("run") is not None
+    usual_s = node.get("startS")
+    limit_s = max(READY_FACTOR * float(usual_s), READY_LIMIT_MIN_S) if usual_s and has_run else None
+    return {
+        "idle_after_s": idle_after_s(workload, node),
+        "gpu_only": bool(part(lifecycle, "idle").get("gpu_only")),
+        "then": "stop" if stops(workload, node, offer) else "terminate",
+        "lifetime_s": lives.total_seconds() if lives is not None else None,
+        "lease_s": _seconds(lifecycle.get("lease")),
+        "spend_s": _spend_s(lifecycle.get("max_spend"), facts.get("price")),
+        "keep_failed": bool(lifecycle.get("keep_failed")),
+        "run": has_run,
+        "once": has_run and workload.get("task") in (Task.BATCH, Task.FINETUNE, Task.PRETRAIN),
+        "ports": ports,
+        "ready": _probe(workload, ports),
+        "ready_limit_s": limit_s,
+        "hook": list(part(part(workload, "training"), "checkpoint").get("hook") or ()),
+        "gpus": facts.get("gpus"),
+        "spot": offer.capacity_type is CapacityType.SPOT,
+    }
+
+
+def start(workload: Mapping[str, Any], node: Mapping[str, Any], volumes: Sequence[WantedVolume]) -> Start | None:
+    """The workload to start; ``None`` for a bare machine."""
+    run = workload.get("run")
+    if run is None:
+        return None
+    stated: Mapping[str, Any] = run if isinstance(run, Mapping) else {}
+    env = dict(part(stated, "env"))
+    plain = {str(name): str(value) for name, value in env.items() if not isinstance(value, Mapping)}
+    secrets = {str(name): str(value["secret"]) for name, value in env.items() if isinstance(value, Mapping)}
+    argv = [str(word) for word in node.get("argv") or stated.get("command") or ()]
+    planned = run == AUTO and bool(argv)
+    return Start(
+        argv=argv[1:] if planned else argv,
+        image=str(stated.get("image") or node.get("image") or ""),
+        # An engine's image starts it with words of its own; the planned command is whole.
+        entrypoint=argv[0] if planned else "",
+        env={**{str(k): str(v) for k, v in part(node, "env").items()}, **plain},
+        secrets=secrets,
+        data=str(stated.get("data") or ""),
+        source=_source(workload),
+        volumes={volume.name: -(-volume.size_bytes // GIB) * GIB for volume in volumes},
+    )
+
+
+def idle_after_s(workload: Mapping[str, Any], node: Mapping[str, Any]) -> float | None:
+    """Seconds of quiet that end the machine; ``None`` where the spec says off."""
+    text = lifetime.idle_after(workload)
+    if text == "none":
+        return None
+    if text != AUTO:
+        return _seconds(text)
+    if workload.get("run") is None:
+        return AUTO_IDLE.total_seconds()
+    return float(node.get("idleAfterS") or AUTO_IDLE.total_seconds())
+
+
+def ports_of(workload: Mapping[str, Any]) -> list[int]:
+    """Ports that the workload serves on."""
+    run = workload.get("run")
+    if run == AUTO:
+        return [ENGINE_PORT] if workload.get("task") == Task.SERVE else []
+    stated: Mapping[str, Any] = run if isinstance(run, Mapping) else {}
+    probe = part(stated, "ready").get("port")
+    return [int(port) for port in dict.fromkeys([*(stated.get("ports") or ()), *([probe] if probe else [])])]
+
+
+def _probe(workload: Mapping[str, Any], ports: Sequence[int]) -> dict[str, Any] | None:
+    run = workload.get("run")
+    if run == AUTO:
+        return {"path": ENGINE_PROBE, "port": ENGINE_PORT} if ports else None
+    stated = part(run, "ready") if isinstance(run, Mapping) else {}
+    if not ports and not stated:
+        return None
+    port = int(stated.get("port") or (ports[0] if ports else ENGINE_PORT))
+    return {"port": port, **({"path": stated["path"]} if stated.get("path") else {})}
+
+
+def _source(workload: Mapping[str, Any]) -> str:
+    """Where the weights are fetched from before the start; an engine fetches ids of the hub by itself."""
+    source = str(part(workload, "model").get("source") or "")
+    return "" if source.startswith("hf://") else source
+
+
+def _of_offer(node: Mapping[str, Any], offer: Placement) -> Mapping[str, Any]:
+    found = part(part(node, "offers"), offer.key)
+    return found or part(
+        part(node, "offers"), f"{offer.cloud}/{offer.region}/*/{offer.instance_type}/{offer.capacity_type}"
+    )
+
+
+def _spend_s(stated: Any, price: Any) -> float | None:
+    """Seconds that the money lasts.
+
+    Raises:
+        Rejected: the price is not known, so nothing could keep the limit.
+    """
+    if not stated or stated == OFF:
+        return None
+    if not price:
+        raise Rejected(
+            "lifecycle.max_spend is a lifetime by money, and this offer has no known price",
+            remedy="state lifecycle.max_lifetime instead, or refresh the prices: gpuprov prices refresh",
+        )
+    return float(parse_money(str(stated)).amount_usd / Decimal(str(price)) * 3600)
+
+
+def _seconds(text: Any) -> float | None:
+    return parse_duration(str(text)).total_seconds() if text else None

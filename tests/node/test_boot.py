@@ -1,0 +1,204 @@
+"""The first start of a machine: user data by cloud-init's own schema, and its scripts run for real in a made-up root."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from provisioner.node.boot import Start, user_data
+
+SCHEMA = Path(__file__).parent.parent / "data" / "cloud-init" / "schema-cloud-config-v1.json"
+IMAGE = "vllm/vllm-openai@sha256:" + "a" * 64
+START = Start(
+    argv=["serve", "meta-llama/Llama-3.1-70B-Instruct", "--tensor-parallel-size", "4", "--quantization", "a b'c"],
+    image=IMAGE,
+    entrypoint="vllm",
+    env={"MODE": "a b = c"},
+    secrets={"HF_TOKEN": "aws-secretsmanager:team/hf"},
+    data="s3://bucket/set",
+    volumes={"data": 500 << 30, "checkpoints": 300 << 30},
+)
+CONFIG = {"idle_after_s": 900, "ports": [8000], "ready": {"path": "/health", "port": 8000}, "hook": ["./save.sh"]}
+
+FAKES = {
+    # Disks are lines "device type label size" in $RIG/disks.
+    "lsblk": 'echo disk; grep -q "^$(basename "$3") .* parted" "$RIG/disks" && echo part; exit 0',
+    "blkid": """case "$1" in
+-L) awk -v l="$2" '$3==l {print "/dev/"$1; f=1} END {exit !f}' "$RIG/disks";;
+*) for d in "$@"; do :; done; awk -v d="$(basename "$d")" '$1==d && $2!="-" {print $2; f=1} END {exit !f}' "$RIG/disks";;
+esac""",
+    "blockdev": 'awk -v d="$(basename "$2")" \'$1==d {print $4}\' "$RIG/disks"',
+    "mkfs.ext4": """for d in "$@"; do :; done; l=-; [ "$2" = -L ] && l=$3
+awk -v d="$(basename "$d")" -v l="$l" '$1==d {$2="ext4"; $3=l} {print}' "$RIG/disks" > "$RIG/new"; mv "$RIG/new" "$RIG/disks"
+echo "mkfs $(basename "$d") $l" >> "$RIG/calls\"""",
+    "mount": 'echo "mount $1 ${2#$RIG}" >> "$RIG/calls"; echo "$2" >> "$RIG/mounted"',
+    "mountpoint": 'grep -qx "$2" "$RIG/mounted" 2>/dev/null',
+    "resize2fs": "exit 0",
+    "aws": 'echo "aws $*" >> "$RIG/calls"; case "$1" in secretsmanager) echo "hf_secret value";; esac',
+    "hf": 'echo "hf $*" >> "$RIG/calls"',
+    "docker": """case "$1 $2" in
+"info "*) echo "Runtimes: nvidia runc";;
+"image inspect") grep -q "^docker pull" "$RIG/calls";;
+"run --rm") printf '%s\\n' "$@" > "$RIG/ran"; cp "$RIG/run/gpuprov/env" "$RIG/env";;
+*) echo "docker $*" >> "$RIG/calls";;
+esac""",
+    "nvidia-ctk": "exit 0",
+    "nvidia-smi": "exit 0",
+    "systemctl": 'echo "systemctl $*" >> "$RIG/calls"',
+}
+
+
+class Root:
+    """A root folder with the files that cloud-init would write, and fake tools."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        self.folder = folder
+        self.document = json.loads(text.partition("\n")[2])
+        for name in ("dev", "etc", "sys/block", "run", "tools"):
+            (folder / name).mkdir(parents=True)
+        (folder / "dev/ttyS0").touch()
+        (folder / "etc/fstab").touch()
+        (folder / "calls").touch()
+        for entry in self.document["write_files"]:
+            path = folder / entry["path"].lstrip("/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = entry["content"].encode()
+            path.write_bytes(base64.b64decode(content) if entry.get("encoding") == "b64" else content)
+            path.chmod(int(entry["permissions"], 8))
+        for name, script in FAKES.items():
+            (folder / "tools" / name).write_text(f"#!/bin/bash\n{script}\n")
+            (folder / "tools" / name).chmod(0o755)
+
+    def disks(self, *lines: str, local: tuple[str, ...] = ()) -> None:
+        (self.folder / "disks").write_text("".join(f"{line}\n" for line in lines))
+        for line in lines:
+            device = self.folder / "sys/block" / line.split()[0] / "device"
+            device.mkdir(parents=True, exist_ok=True)
+            kind = "Amazon EC2 NVMe Instance Storage" if line.split()[0] in local else "Amazon Elastic Block Store"
+            (device / "model").write_text(kind)
+
+    def script(self, name: str) -> subprocess.CompletedProcess[str]:
+        environment = {
+            "PATH": f"{self.folder / 'tools'}:/usr/bin:/bin",
+            "RIG": str(self.folder),
+            "GPUPROV_NODE_ROOT": str(self.folder),
+            "GPUPROV_WAIT": "2",
+            "GPUPROV_NAP": "0",
+        }
+        path = str(self.folder / "opt/gpuprov" / name)
+        return subprocess.run(["bash", path], env=environment, capture_output=True, text=True, check=False)
+
+    def reboot(self) -> None:
+        """What a restart loses: mounts that fstab does not name, and everything in memory."""
+        (self.folder / "mounted").unlink(missing_ok=True)
+        for path in (self.folder / "run").rglob("*"):
+            if path.is_file():
+                path.unlink()
+
+    @property
+    def calls(self) -> list[str]:
+        return (self.folder / "calls").read_text().splitlines()
+
+    @property
+    def console(self) -> str:
+        return (self.folder / "dev/ttyS0").read_text()
+
+
+DISKS = ("nvme0n1 ext4 root 107374182400", f"nvme1n1 - - {500 << 30}", f"nvme2n1 - - {300 << 30}", "nvme3n1 - - 1000")
+
+
+@pytest.fixture
+def root(tmp_path):
+    made = Root(tmp_path / "root", user_data(CONFIG, START))
+    made.disks(*DISKS, local=("nvme3n1",))
+    return made
+
+
+@pytest.mark.parametrize("start", [None, START, Start(argv=["python", "train.py"])])
+def test_cloud_inits_own_schema_takes_it_and_it_fits(start):
+    text = user_data(CONFIG, start)
+    head, _, body = text.partition("\n")
+    assert head == "#cloud-config"
+    jsonschema.Draft4Validator(json.loads(SCHEMA.read_text())).validate(json.loads(body))
+    assert len(gzip.compress(text.encode(), 9)) < 16_384
+    assert text == user_data(CONFIG, start)
+
+
+def test_the_dead_man_is_armed_before_the_workload(root):
+    commands = [" ".join(command) for command in root.document["runcmd"]]
+    assert commands.index("systemctl enable --now gpuprov-deadman.timer") < commands.index(
+        "systemctl enable --now --no-block gpuprov-workload.service"
+    )
+    assert "watcher.py tick" in root.document["bootcmd"][0]
+
+
+def test_volumes_are_formatted_once_and_mounted_by_label(root):
+    done = root.script("boot.sh")
+    assert done.returncode == 0, done.stderr + root.console
+    formatted = [call for call in root.calls if call.startswith("mkfs")]
+    assert formatted == ["mkfs nvme1n1 gpuprov-data", "mkfs nvme2n1 gpuprov-checkpoints", "mkfs nvme3n1 -"]
+    assert "mount LABEL=gpuprov-data /data" in root.calls
+    assert "mount /dev/nvme3n1 /scratch" in root.calls
+    assert (root.folder / "etc/fstab").read_text().count("LABEL=gpuprov-data /data ext4 nofail") == 1
+    root.reboot()
+    assert root.script("boot.sh").returncode == 0
+    assert [call for call in root.calls if call.startswith("mkfs")] == formatted
+    assert (root.folder / "etc/fstab").read_text().count("gpuprov-data") == 1
+    assert root.calls.count(f"docker pull -q {IMAGE}") == 1
+
+
+def test_a_disk_with_anything_on_it_is_never_formatted(root):
+    root.disks("nvme0n1 ext4 root 1", f"nvme1n1 xfs other {500 << 30}", f"nvme2n1 - parted {300 << 30}")
+    done = root.script("boot.sh")
+    assert done.returncode != 0
+    assert not any(call.startswith("mkfs") for call in root.calls)
+    assert "volume data is not there" in root.console
+
+
+def test_data_is_fetched_by_a_tool_that_resumes(root):
+    root.script("boot.sh")
+    assert f"aws s3 sync --only-show-errors s3://bucket/set {root.folder}/data/set" in root.calls
+
+
+def test_secrets_go_into_memory_and_the_planned_words_arrive_whole(root):
+    root.script("boot.sh")
+    done = root.script("run.sh")
+    assert done.returncode == 0, done.stderr
+    assert (root.folder / "env").read_text() == "MODE=a b = c\nHF_TOKEN=hf_secret value\n"
+    ran = (root.folder / "ran").read_text().splitlines()
+    assert ran[ran.index(IMAGE) + 1 :] == list(START.argv)
+    assert ran[ran.index("--entrypoint") + 1] == "vllm"
+    kept = [p for p in root.folder.rglob("*") if p.is_file() and "run/" not in str(p.relative_to(root.folder))]
+    assert not any("hf_secret" in p.read_text(errors="replace") for p in kept if p.name not in ("env", "aws"))
+    assert "hf_secret" not in json.dumps(root.document)
+
+
+def test_a_command_without_an_image_runs_as_it_is(tmp_path):
+    start = Start(argv=["sh", "-c", 'echo "$MODE" > "$RIG/said"; exit 3'], env={"MODE": "two words"})
+    root = Root(tmp_path / "root", user_data({}, start))
+    root.disks("nvme0n1 ext4 root 1")
+    assert root.script("boot.sh").returncode == 0
+    assert root.script("run.sh").returncode == 3
+    assert (root.folder / "said").read_text() == "two words\n"
+
+
+def test_a_machine_whose_driver_does_not_answer_says_so(root):
+    (root.folder / "tools/nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
+    assert root.script("boot.sh").returncode != 0
+    assert "the driver does not answer" in root.console
+
+
+def test_units_end_restarts_and_wait_for_requests(root):
+    unit = (root.folder / "etc/systemd/system/gpuprov-workload.service").read_text()
+    assert "Restart=always" in unit
+    assert "TimeoutStopSec=300" in unit
+    once = Root(root.folder.parent / "once", user_data({"once": True}, START))
+    assert "Restart=on-failure" in (once.folder / "etc/systemd/system/gpuprov-workload.service").read_text()
+    assert os.access(root.folder / "opt/gpuprov/boot.sh", os.X_OK)
