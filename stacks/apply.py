@@ -18,14 +18,15 @@ from policies.finding import Verdict
 from policies.plan_gate import judge_plan
 from provisioner.catalog.snapshot import Catalog
 from provisioner.clouds.cloud import Cloud
-from provisioner.errors import GpuprovError, NothingFits, UsageError
+from provisioner.errors import GpuprovError, NothingFits, TimedOut, UsageError
 from provisioner.planner.explain import refusal_of
 from provisioner.planner.plan import Plan, PlannedOffer
 from provisioner.workload.spec import Workload
-from stacks import pending, supply
+from stacks import pending, readiness, supply
 from stacks.clouds import open_cloud
 from stacks.deploy import Session
 from stacks.failures import Attempt
+from stacks.images import Registry, image_of_plan
 from stacks.inventory import Standing, account, ask, held_ids
 from stacks.outcome import Changes, Outcome
 from stacks.program import INSTANCE_NAME, ProgramInputs, inputs_of_plan
@@ -64,6 +65,15 @@ class Decision:
     basis: StackState | None
     """The state that the plan was made for."""
 
+    @property
+    def keeps_old_run(self) -> bool:
+        """Whether a live machine was made to run something else; user data counts once."""
+        made = self.basis.instance if self.basis is not None else None
+        if made is None or made.outputs.get("power") not in ("running", "pending", "stopped"):
+            return False
+        before = made.inputs.get("workload")
+        return isinstance(before, Mapping) and before.get("run") != self.inputs.workload.get("run")
+
 
 @dataclass(frozen=True, slots=True)
 class Applied:
@@ -77,6 +87,8 @@ class Applied:
     state: StackState | None = None
     standing: Standing | None = None
     warnings: tuple[str, ...] = ()
+    ready: bool | None = None
+    """Whether the workload answers; ``None`` where that is not probed."""
 
 
 class ApplyFailed(Exception):
@@ -107,7 +119,22 @@ def decide(order: Order, site: Site) -> Decision:
     verdict = judge_plan(order.workload, plan, order.catalog, spec=order.spec)
     if refusal := verdict.error():
         raise refusal
-    return Decision(plan, inputs_of_plan(plan, order.workload, state=state, wait=order.wait), provider, verdict, state)
+    inputs = inputs_of_plan(plan, order.workload, state=state, wait=order.wait)
+    return Decision(plan, _with_image(inputs, order, plan, state, provider), provider, verdict, state)
+
+
+def _with_image(
+    inputs: ProgramInputs, order: Order, plan: Plan, state: StackState | None, provider: str
+) -> ProgramInputs:
+    """The inputs with the image of ``run: auto``; a live stack keeps the digest that it was started with."""
+    if order.workload.run != "auto":
+        return inputs
+    before = state.instance.inputs.get("node") if state is not None and state.instance is not None else None
+    kept = before.get("image") if isinstance(before, Mapping) else None
+    stated = order.workload.inference.engine if order.workload.inference is not None else None
+    registry = None if provider == "sandbox" else Registry()
+    image = image_of_plan(plan.launch_argv, stated.version if stated is not None else None, kept, registry)
+    return replace(inputs, node={**(inputs.node or {}), "image": image})
 
 
 class NoPlan(NothingFits):
@@ -154,8 +181,10 @@ def update(session: Session, decision: Decision, seen: Outcome) -> Applied:
     """
     state = session.state()
     if is_settled(seen, state):
-        standing = ask(_cloud(session, decision), state.stack_id if state else None)
-        return Applied(session.stack, decision, seen.changes, (), state, standing, seen.warnings)
+        cloud = _cloud(session, decision)
+        standing = ask(cloud, state.stack_id if state else None)
+        ready = readiness.ready_now(cloud, state)
+        return Applied(session.stack, decision, seen.changes, (), state, standing, seen.warnings, ready)
     outcome = _remembered(session.update(decision.inputs, decision.provider), decision.provider)
     if outcome.failure is not None:
         raise failed(session, decision, outcome.failure, outcome)
@@ -163,9 +192,36 @@ def update(session: Session, decision: Decision, seen: Outcome) -> Applied:
     if state is not None and state.pending_creates:
         state = pending.settle(session, decision.provider)
     standing = _look_until_shown(_cloud(session, decision), state)
+    try:
+        ready = _until_ready(session, decision, state)
+    except TimedOut as error:
+        session.refresh(decision.provider)  # the machine was told to end: the state shows it
+        raise failed(session, decision, error, outcome) from error
     return Applied(
-        session.stack, decision, outcome.changes, _attempts(outcome, state), state, standing, outcome.warnings
+        session.stack,
+        decision,
+        outcome.changes,
+        _attempts(outcome, state),
+        state,
+        standing,
+        outcome.warnings,
+        ready,
     )
+
+
+def _until_ready(session: Session, decision: Decision, state: StackState | None) -> bool | None:
+    """Whether the workload answers; waits for it unless the user does not.
+
+    Raises:
+        TimedOut: it does not answer within 3 times the predicted start.
+    """
+    probe, cloud = readiness.probe_of(state), _cloud(session, decision)
+    if probe is None or state is None:
+        return None
+    if decision.inputs.wait is None:
+        session.watch.say("waits for the workload to answer")
+        readiness.wait(cloud, state, probe, session.watch.say)
+    return readiness.ready_now(cloud, state)
 
 
 def _remembered(outcome: Outcome, provider: str) -> Outcome:

@@ -11,6 +11,7 @@ from provisioner.tags import format_time
 from provisioner.units import decimal_string
 from stacks.inventory import Standing, object_document
 from stacks.outcome import Drift, Outcome
+from stacks.readiness import endpoint_of
 from stacks.state import StackState
 
 if TYPE_CHECKING:
@@ -36,10 +37,19 @@ _OUTPUTS = {
 """Key of the document -> output of the machine; an output that is not there is null."""
 
 
-def outputs_document(state: StackState | None) -> dict[str, Any]:
-    """The machine's outputs under their contracted names; empty where there is no machine."""
+def outputs_document(state: StackState | None, ready: bool | None = None) -> dict[str, Any]:
+    """The machine's outputs under their contracted names; empty where there is no machine.
+
+    Args:
+        state: of the stack.
+        ready: whether its workload answers; ``None`` where that is not probed.
+    """
     outputs = state.outputs if state is not None else {}
-    return {key: outputs.get(name) for key, name in _OUTPUTS.items()} if outputs else {}
+    if not outputs:
+        return {}
+    document = {key: outputs.get(name) for key, name in _OUTPUTS.items()}
+    document["endpoint"] = document["endpoint"] or endpoint_of(state)
+    return document if ready is None else {**document, "ready": ready}
 
 
 def up_document(applied: Applied, price_usd_per_hour: Decimal | None = None) -> dict[str, Any]:
@@ -54,7 +64,7 @@ def up_document(applied: Applied, price_usd_per_hour: Decimal | None = None) -> 
         "schema": "gpuprov.up/1",
         "stack": applied.stack,
         "changes": applied.changes.to_document(),
-        "outputs": outputs_document(applied.state),
+        "outputs": outputs_document(applied.state, applied.ready),
         "price_usd_per_hour": money(price_usd_per_hour),
         "attempts": [attempt.to_document() for attempt in applied.attempts],
         "objects": objects(applied.standing, provider),

@@ -18,6 +18,7 @@ from stacks.documents import money, objects, outputs_document, power_of
 from stacks.inventory import Standing, describe, look
 from stacks.locks import is_held, lock_path, read_holder
 from stacks.own_machine import placement_of
+from stacks.readiness import ready_now
 from stacks.site import Site
 from stacks.state import StackState
 
@@ -40,6 +41,8 @@ class Status:
     """Who works on it just now."""
     ended: str | None = None
     """Why its machine was ended from outside or by its own watcher; ``None`` where it was not."""
+    ready: bool | None = None
+    """Whether its workload answers; ``None`` where that is not probed."""
     decision: Mapping[str, Any] | None = None
     """The last line of the machine's watcher."""
     is_readable: bool = True
@@ -108,7 +111,7 @@ def _stack_document(status: Status) -> dict[str, Any]:
         "provider": status.provider,
         "state": status.word,
         "price_usd_per_hour": money(total),
-        "outputs": outputs_document(status.state),
+        "outputs": outputs_document(status.state, status.ready),
         "last_decision": status.decision,
         "unfinished": [resource.name for resource in status.state.pending_creates],
         "notes": _notes(status),
@@ -154,9 +157,10 @@ def _status(site: Site, state: StackState) -> Status:
         standing = look(cloud, (state.stack_id,))
         seen = Status(state, provider, standing, None, busy)
         decision, ended = _watched(cloud, seen)
+        ready = ready_now(cloud, state) if seen.word == "running" else None
     except GpuprovError as error:
         return Status(state, provider, None, f"the cloud could not be asked: {error}", busy)
-    return replace(seen, decision=decision, ended=ended)
+    return replace(seen, decision=decision, ended=ended, ready=ready)
 
 
 def _watched(cloud: Cloud, seen: Status) -> tuple[Mapping[str, Any] | None, str | None]:

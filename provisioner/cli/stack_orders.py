@@ -38,6 +38,7 @@ from stacks.apply import (
 from stacks.deploy import Session
 from stacks.documents import preview_document
 from stacks.progress import preview_lines
+from stacks.readiness import endpoint_of
 
 if TYPE_CHECKING:
     from provisioner.planner.plan import Plan
@@ -103,7 +104,7 @@ def apply_order(order: Order, loaded: Loaded, backend: str | None, *, yes: bool,
     """Decide, show, preview, ask, and carry out."""
     site = options.open_site(backend)
     decision = decide_order(order, loaded, site)
-    show_decision(decision, loaded)
+    show_decision(decision)
     watch, progress = options.screen()
     with Session(site, order.stack, "up", watch, lock_wait) as session:
         try:
@@ -173,14 +174,17 @@ def show_findings(decision: Decision) -> None:
         warn(f"{rule}: {messages[0]}{more}")
 
 
-def show_decision(decision: Decision, loaded: Loaded) -> None:
+def show_decision(decision: Decision) -> None:
     """The plan and what the gate remarked, on standard error."""
     settings = current()
     if not settings.quiet:
         print_plan(decision.plan, file=sys.stderr, color=settings.use_color)
     show_findings(decision)
-    if loaded.workload.run is not None:
-        warn("`run` is accepted, and not started yet: starting it on the machine comes with a later step of gpuprov")
+    if decision.keeps_old_run:
+        warn(
+            "what `run` starts has changed: a machine that exists keeps what it was made with; "
+            "`gpuprov down STACK --keep-data`, then `up`, starts the new one"
+        )
     if decision.provider == "sandbox":
         say(NOTHING_REAL)
 
@@ -218,10 +222,13 @@ def print_result(applied: Applied) -> None:
         ("private ip", "privateIp"),
         ("public ip", "publicIp"),
         ("expires at", "expiresAt"),
-        ("endpoint", "endpoint"),
     ):
         if outputs.get(key):
             click.echo(f"  {label:<12}{outputs[key]}")
+    endpoint = endpoint_of(applied.state)
+    if endpoint is not None:
+        word = {True: "answers", False: "does not answer yet", None: "not probed"}[applied.ready]
+        click.echo(f"  {'endpoint':<12}{endpoint} ({word})")
     if outputs.get("volumeIds"):
         click.echo(f"  {'data disks':<12}{', '.join(outputs['volumeIds'])}")
     _print_price(applied)

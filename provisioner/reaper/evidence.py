@@ -16,6 +16,7 @@ from provisioner.reaper.machines import Observed, Sample
 SILENT_AFTER = timedelta(minutes=15)
 """Three heartbeats of the watcher: one that says nothing for longer is dead, and what it would say is unknown."""
 _CALM = (QUIET, IDLE)
+_DECISIONS = (BUSY, UNKNOWN, QUIET, IDLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,8 @@ class Evidence:
     """The threshold that the machine itself goes by."""
 
 
-def last_line(console: Sequence[str]) -> Mapping[str, Any] | None:
-    """The last line that the watcher wrote on a console."""
+def last_line(console: Sequence[str], *, decisions: bool = False) -> Mapping[str, Any] | None:
+    """The last line that the watcher wrote on a console, or the last one that judges a reading."""
     for line in reversed(console):
         start = line.find('{"gpuprov"')
         if start < 0:
@@ -40,7 +41,7 @@ def last_line(console: Sequence[str]) -> Mapping[str, Any] | None:
             found = json.loads(line[start:])
         except ValueError:
             continue  # cut in the middle by the console's buffer
-        if isinstance(found, dict):
+        if isinstance(found, dict) and (not decisions or found.get("state") in _DECISIONS):
             return found
     return None
 
@@ -68,7 +69,7 @@ def judge(observed: Observed, now: datetime, since: datetime | None = None) -> E
 
 
 def _from_console(console: Sequence[str], now: datetime) -> Evidence | None:
-    line = last_line(console)
+    line = last_line(console, decisions=True)
     if line is None:
         return None
     try:

@@ -9,12 +9,6 @@ from provisioner.workload.tree import Node, node_at
 
 PENDING: Mapping[str, str] = MappingProxyType(
     {
-        "model.source": "fetching weights on the machine",
-        "training.checkpoint.hook": "the watcher on the machine",
-        "lifecycle.max_spend": "the watcher on the machine",
-        "lifecycle.lease": "the watcher on the machine",
-        "lifecycle.keep_failed": "the watcher on the machine",
-        "run": "starting the workload on the machine",
         "gcp.project": "the Google cloud",
         "gcp.network": "the Google cloud",
         "gcp.subnetwork": "the Google cloud",

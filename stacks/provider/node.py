@@ -54,8 +54,6 @@ def config(workload: Mapping[str, Any], node: Mapping[str, Any], offer: Placemen
     lives = lifetime.max_lifetime(workload)
     ports = ports_of(workload)
     has_run = workload.get("run") is not None
-    usual_s = node.get("startS")
-    limit_s = max(READY_FACTOR * float(usual_s), READY_LIMIT_MIN_S) if usual_s and has_run else None
     return {
         "idle_after_s": idle_after_s(workload, node),
         "gpu_only": bool(part(lifecycle, "idle").get("gpu_only")),
@@ -68,7 +66,7 @@ def config(workload: Mapping[str, Any], node: Mapping[str, Any], offer: Placemen
         "once": has_run and workload.get("task") in (Task.BATCH, Task.FINETUNE, Task.PRETRAIN),
         "ports": ports,
         "ready": _probe(workload, ports),
-        "ready_limit_s": limit_s,
+        "ready_limit_s": ready_limit_s(workload, node),
         "hook": list(part(part(workload, "training"), "checkpoint").get("hook") or ()),
         "gpus": facts.get("gpus"),
         "spot": offer.capacity_type is CapacityType.SPOT,
@@ -109,6 +107,18 @@ def idle_after_s(workload: Mapping[str, Any], node: Mapping[str, Any]) -> float 
     if workload.get("run") is None:
         return AUTO_IDLE.total_seconds()
     return float(node.get("idleAfterS") or AUTO_IDLE.total_seconds())
+
+
+def has_probe(workload: Mapping[str, Any]) -> bool:
+    """Whether it can be seen that the workload answers."""
+    return _probe(workload, ports_of(workload)) is not None
+
+
+def ready_limit_s(workload: Mapping[str, Any], node: Mapping[str, Any]) -> float | None:
+    """Seconds after which a machine that does not answer has failed; ``None`` where nothing is probed."""
+    if not has_probe(workload):
+        return None
+    return max(READY_FACTOR * float(node.get("startS") or 0.0), READY_LIMIT_MIN_S)
 
 
 def ports_of(workload: Mapping[str, Any]) -> list[int]:

@@ -11,7 +11,7 @@ from tests.e2e.bench import Bench
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
-EXTRA = "storage: {data: 50GiB}\nlifecycle: {max_lifetime: 12h}\n"
+EXTRA = "storage: {data: 50GiB}\nlifecycle: {max_lifetime: 12h, idle: {then: terminate}}\n"
 
 
 def gc(bench, *arguments):

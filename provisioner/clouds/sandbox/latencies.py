@@ -13,11 +13,12 @@ from provisioner.errors import UsageError
 CALLS = ("create", "start", "stop", "terminate", "volume", "read", "other")
 """Call latencies: the caller is blocked for as long, in real time."""
 
-CHANGES = ("boot", "stopping", "terminating", "visibility")
-"""Time that a change needs by the sandbox's clock; ``visibility`` is how long lists and reads lag behind a create."""
+CHANGES = ("boot", "ready", "stopping", "terminating", "visibility")
+"""Time that a change needs by the sandbox's clock; ``ready`` is from running to a workload that answers, ``visibility`` is how long lists and reads lag behind a create."""
 
 DEFAULTS = {
     "boot": timedelta(milliseconds=200),
+    "ready": timedelta(milliseconds=300),
     "stopping": timedelta(milliseconds=100),
     "terminating": timedelta(milliseconds=100),
     "visibility": timedelta(milliseconds=300),

@@ -15,10 +15,11 @@ from sqlite3 import Connection
 from typing import Any
 
 from provisioner.clouds.cloud import Signals
-from provisioner.clouds.sandbox import machines, power
+from provisioner.clouds.sandbox import latencies, machines, power
 from provisioner.clouds.sandbox.call import Call
 from provisioner.clouds.sandbox.clock import from_us, to_us
 from provisioner.errors import NotFound, UsageError
+from provisioner.tags import format_time
 
 PER_GPU = ("gpu_utilization_percent", "gpu_memory_used_bytes", "gpu_power_watts")
 """Signals with one value a GPU: a list of numbers and nulls."""
@@ -33,6 +34,8 @@ SCALARS = (
 """Signals with one value a machine."""
 
 _SAME_NAMES = ("cpu_percent", "disk_bytes_per_s", "network_bytes_per_s", "logins")
+_PROBED = '\\"ready\\": {'
+"""In the user data of a machine whose workload has a readiness probe (JSON inside JSON)."""
 CONSOLE_LINES = 100
 """Lines of the serial console that a reading gives."""
 _KEPT_PER_INSTANCE = 10_000
@@ -106,15 +109,29 @@ def clear(connection: Connection, instance_id: str) -> None:
 
 
 def console(call: Call, instance_id: str) -> tuple[str, ...]:
-    """The last lines of a machine's serial console; none for a machine that never was."""
-    return power.read_console(call.connection, instance_id, CONSOLE_LINES)
+    """The last lines of a machine's serial console, with the word of its watcher that the workload answers."""
+    rows = call.connection.execute(
+        "SELECT at_us, line FROM console WHERE instance_id = ? ORDER BY seq DESC LIMIT ?", (instance_id, CONSOLE_LINES)
+    )
+    lines = [(int(row["at_us"]), str(row["line"])) for row in reversed(rows.fetchall())]
+    machine = machines.load(call.connection, instance_id)
+    if machine is not None and machine.running_us is not None and _PROBED in machine.user_data:
+        ready_us = machine.running_us + latencies.read_us(call.connection, "ready")
+        if ready_us <= call.now_us:
+            said = {"gpuprov": 1, "at": format_time(from_us(ready_us)), "state": "ready"}
+            # Lines of one moment keep their order: the machine came up before its workload.
+            lines.append((ready_us, json.dumps(said)))
+            lines.sort(key=lambda entry: entry[0])
+    return tuple(line for _, line in lines[-CONSOLE_LINES:])
 
 
 def signals(call: Call, instance_id: str, since: datetime) -> Signals:
-    """A machine's samples under the names of an idle decision; a sample holds until the next one."""
-    if machines.load(call.connection, instance_id) is None:
+    """A machine's samples since its last start under the names of an idle decision; a sample holds until the next one."""
+    machine = machines.load(call.connection, instance_id)
+    if machine is None or machine.running_us is None:
         return Signals()
-    found = read(call.connection, instance_id, to_us(since))
+    started = from_us(machine.running_us)
+    found = [sample for sample in read(call.connection, instance_id, to_us(since)) if sample.at >= started]
     return Signals([(sample.at, _reading(sample.signals)) for sample in found], holds=True)
 
 

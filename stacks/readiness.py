@@ -1,0 +1,122 @@
+"""Whether a stack's workload answers: its watcher says so on the serial console, so no port has to be open for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import sleep
+from typing import Any
+
+from provisioner.clouds.cloud import Cloud, InstanceState
+from provisioner.errors import TimedOut
+from stacks.own_machine import placement_of
+from stacks.provider import node
+from stacks.provider.lifetime import part
+from stacks.state import StackState
+
+READY, DONE = "ready", "done"
+_NOT = ("boot", "never-ready", "dead-man")
+_POLL_FIRST_S, _POLL_LAST_S = 0.2, 5.0
+_TAIL = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What is waited for, and how long."""
+
+    limit_s: float
+    keep_failed: bool
+
+
+def probe_of(state: StackState | None) -> Probe | None:
+    """How readiness of the stack's machine is seen; ``None`` where its workload has no probe."""
+    if state is None or state.instance is None or not state.outputs.get("instanceId"):
+        return None
+    inputs = state.instance.inputs
+    workload, facts = part(inputs, "workload"), part(inputs, "node")
+    if not node.has_probe(workload):
+        return None
+    return Probe(node.ready_limit_s(workload, facts) or 0.0, bool(part(workload, "lifecycle").get("keep_failed")))
+
+
+def is_ready(console: Sequence[str]) -> bool:
+    """Whether the workload answered after the last start that the console shows."""
+    for line in reversed(console):
+        said = _said(line)
+        if said is not None and said.get("state") in (READY, DONE):
+            return True
+        if said is not None and said.get("state") in _NOT:
+            return False
+    return False
+
+
+def ready_now(cloud: Cloud, state: StackState | None) -> bool | None:
+    """Whether it answers; ``None`` where that is not probed, and running is all there is to tell."""
+    if state is None or probe_of(state) is None:
+        return None
+    console = cloud.read_console(placement_of(state.outputs), str(state.outputs["instanceId"]))
+    return is_ready(console)
+
+
+def wait(
+    cloud: Cloud, state: StackState, probe: Probe, say: Callable[[str], None], pause: Callable[[float], None] = sleep
+) -> None:
+    """Return when the workload answers.
+
+    Raises:
+        TimedOut: it does not within the limit, or its machine is gone; with its last lines. The machine was told to end unless
+            the spec keeps failed ones.
+    """
+    place, instance_id = placement_of(state.outputs), str(state.outputs["instanceId"])
+    begun, pause_s, told = cloud.now(), _POLL_FIRST_S, 0
+    while True:
+        console = cloud.read_console(place, instance_id)
+        if is_ready(console):
+            return
+        for line in console[told:]:
+            said = _said(line)
+            if said is not None and said.get("state") == "boot":
+                say(str(said.get("why")))
+        told = len(console)
+        machine = cloud.get_instance(place, instance_id)
+        waited_s = (cloud.now() - begun).total_seconds()
+        is_over = machine is None or machine.state not in (InstanceState.RUNNING, InstanceState.PENDING)
+        if is_over or waited_s > probe.limit_s:
+            break
+        pause(pause_s)
+        pause_s = min(pause_s * 1.5, _POLL_LAST_S)
+    tail = " | ".join(line.strip()[:200] for line in console[-_TAIL:]) or "nothing on its console"
+    if is_over or probe.keep_failed:
+        kept = "it is gone" if is_over else "it is kept (lifecycle.keep_failed) and bills"
+    else:
+        cloud.terminate_instance(place, instance_id)
+        kept = "it was ended"
+    raise TimedOut(
+        f"{instance_id} was not ready after {waited_s:.0f} s (3 times the predicted start); {kept}; last lines: {tail}",
+        remedy="see `gpuprov logs`; correct `run` or `run.ready`, then `gpuprov up` again",
+    )
+
+
+def endpoint_of(state: StackState | None) -> str | None:
+    """Address of the first serving port: public where the spec opens it to somebody, else private."""
+    if state is None or state.instance is None:
+        return None
+    workload = part(state.instance.inputs, "workload")
+    ports, outputs = node.ports_of(workload), state.outputs
+    is_open = bool(part(workload, "access").get("cidrs"))
+    host = outputs.get("publicIp") if is_open else outputs.get("privateIp")
+    if not ports or not host or outputs.get("power") != InstanceState.RUNNING:
+        return None
+    return f"http://{host}:{ports[0]}"
+
+
+def _said(line: str) -> Mapping[str, Any] | None:
+    start = line.find('{"gpuprov"')
+    if start < 0:
+        return None
+    try:
+        found = json.loads(line[start:])
+    except ValueError:
+        return None
+    return found if isinstance(found, Mapping) else None
