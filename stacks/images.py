@@ -45,6 +45,8 @@ class Registry:
                 headers["Authorization"] = f"Bearer {json.loads(answer[1])['token']}"
             found, _ = _get(f"{self.base}/v2/{repository}/manifests/{tag}", headers)
         except (OSError, ValueError, KeyError) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
             raise CloudError(
                 f"the digest of {repository}:{tag} could not be read: {error}",
                 remedy="pin it yourself: run: {image: NAME@sha256:…, command: [...]}",
