@@ -51,10 +51,11 @@ def _read(source: Source, model_id: str) -> tuple[dict[str, Any], ModelShape]:
             where=source.name,
             remedy=f"add {base}, and name the adapter in model.adapters of the spec",
         )
+    where = "it has no config.json" if source.is_local else "the hub answers 404 for its config.json"
     raise UsageError(
-        f"{model_id} has no config.json",
+        f"no model {model_id!r} was found: {where}",
         where=source.name,
-        remedy="take the repository of the original weights: GGUF files and other formats carry no config",
+        remedy="check the spelling, or take the repository of the original weights: GGUF files carry no config",
     )
 
 

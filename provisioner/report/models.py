@@ -15,13 +15,20 @@ from provisioner.sizing.shapes import ModelShape
 from provisioner.units import format_gib
 
 BAR_CELLS = 30
+WIDE_COLUMNS = 100
+ID_COLUMNS = 20
 
 
 def print_models(known: Sequence[KnownModel], *, color: bool) -> None:
-    """Print one line a model; numbers are never cut, a long id runs over two lines where the terminal is narrow."""
+    """Print one line a model; numbers are never cut.
+
+    Where the terminal is narrow the modality is left out and a long id runs over two lines.
+    """
+    console = plan_console(sys.stdout, color=color)
+    is_wide = console.width >= WIDE_COLUMNS
     table = Table(box=None, header_style="dim", pad_edge=False)
-    table.add_column("id", overflow="fold", min_width=24)
-    for name in ("family", "modality"):
+    table.add_column("id", overflow="fold", min_width=ID_COLUMNS)
+    for name in ("family", "modality") if is_wide else ("family",):
         table.add_column(name, no_wrap=True)
     for name, width in (("parameters", 10), ("active", 7), ("context", 10)):
         table.add_column(name, justify="right", no_wrap=True, min_width=width)
@@ -32,14 +39,14 @@ def print_models(known: Sequence[KnownModel], *, color: bool) -> None:
         cells = [
             each.id,
             each.family,
-            each.modality,
+            *((each.modality,) if is_wide else ()),
             count_text(each.params_total),
             count_text(each.params_active),
             f"{each.max_context_tokens:,}" if each.max_context_tokens else "unknown",
             published_as(each),
         ]
         table.add_row(*cells, *(["added"] if each.origin == "added" else []))
-    plan_console(sys.stdout, color=color).print(table)
+    console.print(table)
 
 
 def print_model(one: KnownModel, *, color: bool) -> None:
@@ -96,8 +103,11 @@ def _shape_facts(shape: ModelShape) -> list[tuple[str, str]]:
 
 
 def published_as(one: KnownModel) -> str:
-    """The number format of the published weights."""
-    return one.weights_dtype if one.quantisation == "none" else one.quantisation
+    """The number formats of the published weights: of the parts that are quantised, else of all."""
+    if one.quantisation == "none" or one.shape is None or one.shape.quantisation is None:
+        return one.weights_dtype
+    formats = {name.removesuffix("-block") for _, name in one.shape.quantisation.formats}
+    return "+".join(sorted(formats)) or one.quantisation
 
 
 def count_text(params: int) -> str:

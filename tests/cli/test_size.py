@@ -210,3 +210,23 @@ def test_what_would_fit_is_shown_where_nothing_does(size):
     assert "lower inference.context_tokens to" in out
     _, out, _ = size(spec, "--format", "json")
     assert json.loads(out)["closest"]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_list_of_models_is_never_cut(models, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    _, out, _ = models("gemma")
+    assert all(len(line.rstrip()) <= columns for line in out.splitlines())
+    assert "131,072" in out
+    assert "8,192" in out
+    assert out.count("bf16") > 10
+    assert ("text+image" in out) == (columns == 120)
+
+
+def test_one_model_shows_its_components(models):
+    _, out, _ = models("deepseek-ai/DeepSeek-V3")
+    for component in ("embeddings", "attention", "experts", "shared experts", "routers", "head", "mtp"):
+        assert component in out
+    _, out, _ = models("deepseek-ai/DeepSeek-V3", "--format", "json")
+    (model,) = json.loads(out)["models"]
+    assert sum(model["components"].values()) - model["components"]["mtp"] == model["params_total"]

@@ -208,6 +208,18 @@ def test_unknown_and_private_models(hub: Hub, gpuprov, monkeypatch):
     assert "no model 'org/none'" in error
 
 
+def test_a_repository_without_a_config(hub: Hub, gpuprov, tmp_path):
+    hub.repositories["org/gguf"] = repository(files={"model-Q4_K_M.gguf": b"GGUF"})
+    del hub.repositories["org/gguf"].files["config.json"]
+    code, _, error = gpuprov("models", "add", "org/gguf")
+    assert code == 2
+    assert "404" in error
+    assert "GGUF" in error
+    code, _, error = gpuprov("models", "add", str(tmp_path))
+    assert code == 2
+    assert "no config.json" in error
+
+
 def test_revisions(hub: Hub, gpuprov):
     hub.repositories["org/tiny"] = repository()
     assert gpuprov("models", "add", f"hf://org/tiny@{hub.repositories['org/tiny'].commit}")[0] == 0
