@@ -200,6 +200,8 @@ class Account:
         self._may_stop = workload.lifecycle.idle.then != "terminate"
         billed = tuple(disk for disk in self.disks if disk.kind != "local")
         self._places = tariff.places(billed, arrangement.instances, self.files_bytes)
+        self._kept: dict[tuple[Decimal, float, bool], Decimal] = {}
+        self._addresses: dict[tuple[str, bool], Decimal | None] = {}
 
     def terms(self, offer: Lot) -> Terms:
         """Everything a bill is made of."""
@@ -209,14 +211,11 @@ class Account:
         on_demand = tariff.on_demand_usd(offer.instance, offer.region) if risk else None
         stretch = risk.stretch(self.machines_together) if risk else 1.0
         can_stop = offer.capacity_type is CapacityType.ON_DEMAND and self._may_stop
-        kept = decimal_of(self.root_hours(stretch if math.isfinite(stretch) else 1.0, can_stop=can_stop))
         return Terms(
             compute=None if price is None else price * instances,
             on_demand=None if on_demand is None else on_demand * instances,
             address=self._address(offer, place, is_spot=risk is not None),
-            storage=None
-            if place.root is None or place.lasting is None
-            else round_usd(place.root * kept / HOURS_PER_MONTH) + place.lasting,
+            storage=self._storage(place, stretch, can_stop=can_stop),
             lasting=place.lasting,
             egress=place.egress,
             run_hours=self.run_hours,
@@ -240,11 +239,24 @@ class Account:
         price = self.tariff.on_demand_usd(offer.instance, offer.region)
         return None if price is None else price * self.arrangement.instances
 
+    def _storage(self, place: Place, stretch: float, *, can_stop: bool) -> Decimal | None:
+        """A month of all disks, root disks for as long as their machines are kept."""
+        if place.root is None or place.lasting is None:
+            return None
+        key = (place.root, stretch, can_stop)
+        if key not in self._kept:
+            hours = decimal_of(self.root_hours(stretch if math.isfinite(stretch) else 1.0, can_stop=can_stop))
+            self._kept[key] = round_usd(place.root * hours / HOURS_PER_MONTH)
+        return self._kept[key] + place.lasting
+
     def _address(self, offer: Lot, place: Place, *, is_spot: bool) -> Decimal | None:
         if self.tariff.has_nat:
             return place.gateway
-        price = self.tariff.address(offer.cloud, is_spot=is_spot)
-        return None if price is None else price.amount_usd * self.arrangement.instances
+        key = (offer.cloud, is_spot)
+        if key not in self._addresses:
+            price = self.tariff.address(offer.cloud, is_spot=is_spot)
+            self._addresses[key] = None if price is None else price.amount_usd * self.arrangement.instances
+        return self._addresses[key]
 
     def root_hours(self, stretch: float, *, can_stop: bool) -> float:
         """Hours of a month that root disks are billed for: while their machines run, and while they are kept stopped.
