@@ -1,6 +1,6 @@
 """Score predictions of speed on measured rows (CONTRACTS section 6).
 
-Usage: ``python -m benchmarks.throughput_accuracy --rows ROWS.jsonl --models DIR --out PRED.jsonl``.
+Usage: ``python -m benchmarks.throughput_accuracy --rows ROWS.jsonl [--models DIR] --out PRED.jsonl``.
 
 A prediction sees the metric's name, the model and the conditions; the value, ``id``, ``source``, ``notes``, ``also`` and
 ``confidence`` are read for the score alone. Errors count both ways alike: ``max(predicted / measured, measured / predicted) - 1``.
@@ -111,7 +111,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=Path, required=True)
-    parser.add_argument("--models", type=Path, required=True)
+    parser.add_argument("--models", type=Path, help="folder of config.json files for models that are not bundled")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sources", action="store_true", help="also a table by source")
     options = parser.parse_args()

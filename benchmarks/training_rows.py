@@ -115,7 +115,8 @@ def recipe_of(row: Row, model: ModelShape) -> Recipe:
         adapter_kind=tuner.adapter_kind,
         wide_bytes=4.0 if _upcasts(row, framework) else 2.0,
         persistent_gradients=(steps or 1) > 1,
-        fp32_norms="decoupled" not in row.text("optimizer") and not framework.startswith("megatron"),
+        # Low-precision norms of llm-foundry, and fused ones of Megatron and torchtitan, store no fp32 copy.
+        fp32_norms="decoupled" not in row.text("optimizer") and not re.search(r"megatron|nemo|titan", framework),
         unsynced_gradients="litgpt" in framework and method is TrainingMethod.FULL,
         fused_qkv="litgpt" in framework,
         fused_softmax=framework.startswith("megatron"),

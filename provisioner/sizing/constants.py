@@ -20,7 +20,7 @@ class Constants:
 
     Source: foundation-model-stack/fms-acceleration, huggingface/peft, modelscope/ms-swift, bigscience-workshop/bigscience.
     """
-    selective_share: float = 0.21
+    selective_share: float = 0.25
     """Share of a layer that selective checkpointing keeps: attention and every second matrix product.
 
     Source: pytorch/ao (torchtitan on three platforms).

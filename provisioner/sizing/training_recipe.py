@@ -157,6 +157,8 @@ def recipe_for(demand: TrainingDemand, layout: Layout, accelerator: Accelerator)
         data_parallel=layout.data_parallel,
         tensor_parallel=layout.tensor_parallel,
         pipeline_parallel=layout.pipeline_parallel,
+        # A pipeline fed with one micro-batch would idle: gradients of several are summed.
+        persistent_gradients=layout.pipeline_parallel > 1,
         lora_rank=0 if is_full else demand.lora_rank,
         lora_targets=demand.lora_targets,
         checkpoint_bytes=4.0 if layout.sharding is Sharding.FSDP and not is_full else None,

@@ -22,12 +22,9 @@ KINDS = {
         "proof-throughput",
     ),
 }
-NOTES = {
-    "proof-sizing": "[How it is predicted](../sizing.md) says which\nsources shaped which constants: an error on those sources is no test "
-    "of the prediction.",
-    "proof-throughput": '[How it is predicted](../sizing.md) says what\nshaped the constants. "Left out" are predictions by constants '
-    "fitted without any row of the row's source; their bands too come\nfrom the other sources.",
-}
+NOTE = """[How it is predicted](../sizing.md) says what
+shaped the constants. "Left out" are predictions by constants fitted without any row of the row's source; their bands too come
+from the other sources."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -62,7 +59,7 @@ def page(title: str, target: str, tables: list[str]) -> str:
 
 {datetime.now(UTC):%Y-%m-%d} · commit {commit.strip()} · `make {target}`
 
-Rows are those of `tests/data/truth`; its README says where they come from. {NOTES[target]}
+Rows are those of `tests/data/truth`; its README says where they come from. {NOTE}
 
 {shown}
 """
