@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import ROUND_UP, Decimal
 
+from provisioner.planner.clusters import MOST_GPUS, may_span
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.requirements import CLOUDS
@@ -26,6 +27,7 @@ from provisioner.vocabulary import (
     Attention,
     CapacityType,
     KvDtype,
+    Objective,
     Optimizer,
     Pattern,
     Sharding,
@@ -142,7 +144,16 @@ def _money_changes(request: Request) -> Iterator[Change]:
     if wanted.budget is not None:
         yield Change(opened(request, budget=None), _raise_budget(wanted.budget), _lowest_bill(wanted.budget))
     if wanted.deadline_hours is not None:
-        yield Change(opened(request, deadline_hours=None), _extend_deadline, _shortest_run)
+        yield Change(_unhurried(request), _extend_deadline, _shortest_run)
+
+
+def _unhurried(request: Request) -> Request:
+    """The request without its deadline, looked at for the shortest run: over as many instances as a training may take."""
+    free = opened(request, deadline_hours=None)
+    if not may_span(request):
+        return free
+    fast = request.workload.model_copy(update={"optimize": Objective.THROUGHPUT})
+    return replace(opened(free, max_gpus=request.requirements.max_gpus or MOST_GPUS), workload=fast)
 
 
 def everything_open(request: Request) -> Request:
@@ -251,7 +262,12 @@ def _target_changes(request: Request) -> Iterator[Change]:
     for key, words, pick in table:
         if getattr(inference.targets, key) is not None:
             targets = inference.targets.model_copy(update={key: None})
-            relaxed = workload.model_copy(update={"inference": inference.model_copy(update={"targets": targets})})
+            changed: dict[str, object] = {"inference": inference.model_copy(update={"targets": targets})}
+            if (
+                key == "tokens_per_second_per_request"
+            ):  # the layout with the fastest stream, not that with the most tokens
+                changed["optimize"] = Objective.LATENCY
+            relaxed = workload.model_copy(update=changed)
             yield Change(replace(request, workload=relaxed), words, pick)
 
 

@@ -24,6 +24,8 @@ from provisioner.vocabulary import Fit, Sharding, TrainingMethod
 INSTANCE_COUNTS = (2, 4, 8, 16, 32, 64)
 """Instances that train together. Source: the sizes in which AWS sells Capacity Blocks (EC2 user guide, "Capacity Blocks for
 ML": 1, 2, 4, 8, 16, 32 or 64 instances)."""
+MOST_GPUS = 8 * INSTANCE_COUNTS[-1]
+"""GPUs of the largest training that is looked at where no ``max_gpus`` is stated: the largest block of the usual machine."""
 WHOLE_MACHINE_GPUS = 8
 """GPUs of a machine above which copies cross to another: with fewer, a larger machine of the kind is on sale."""
 RDMA_SHARE = 0.8
@@ -41,6 +43,11 @@ def may_span(request: Request) -> bool:
     """Whether a workload can use several instances as one: a training that may be sharded or replicated over GPUs."""
     demand = request.demand
     return isinstance(demand, (TrainingDemand, DiffusionTrainingDemand)) and demand.sharding is not Sharding.NONE
+
+
+def is_cluster(arrangement: Arrangement) -> bool:
+    """Whether one copy, or the training, spans several instances."""
+    return arrangement.layout.gpus_per_replica > arrangement.instance.gpu_count
 
 
 def instance_counts(request: Request, instance: InstanceType) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ import math
 from provisioner.catalog.gpus import Gpu
 from provisioner.catalog.instances import InstanceType
 from provisioner.planner.candidates import Arrangement
+from provisioner.planner.clusters import is_cluster
 from provisioner.planner.filters import Refusal, refuse_instance
 from provisioner.planner.ranking import Candidate, speed_of
 from provisioner.planner.request import Request
@@ -156,6 +157,8 @@ def _differences(objective: Objective, choice: Candidate, other: Candidate) -> l
     same_gpus = (mine.gpu.gpu_class, mine.gpus_billed, mine.instance.gpu_fraction)
     if same_gpus == (theirs.gpu.gpu_class, theirs.gpus_billed, theirs.instance.gpu_fraction):
         found.append("for the same GPU" if mine.gpus_billed == 1 else "for the same GPUs")
+    elif theirs.instances != mine.instances and is_cluster(theirs):
+        found.append(f"{theirs.instances} instances that work as one")
     elif theirs.layout.gpus_per_replica > mine.layout.gpus_per_replica:
         found.append(f"a copy spans {theirs.layout.gpus_per_replica} GPUs{_links(theirs)}")
     elif theirs.gpus_billed > mine.gpus_billed:

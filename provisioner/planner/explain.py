@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from provisioner.planner.candidates import NEAR_EQUAL_RATE, Arrangement
-from provisioner.planner.clusters import fabric_of, instances_per_copy, network_of
+from provisioner.planner.clusters import fabric_of, instances_per_copy, is_cluster, network_of
 from provisioner.planner.contrast import step_up
 from provisioner.planner.offer_filters import COMMITMENTS
 from provisioner.planner.plan import Plan, Rejection
@@ -195,11 +195,6 @@ def _over_pcie(request: Request, outcome: Outcome, choice: Candidate) -> str:
     speed, other = speed_of(choice, request.workload.optimize), speed_of(rival, request.workload.optimize)
     rate = f", {times(other / speed, FASTER)}" if speed and other and times(other / speed, FASTER) else ""
     return f"; the best over PCIe, {rival.offer.instance.name}, costs {spoken_cost(request, rival)}{rate}"
-
-
-def is_cluster(arrangement: Arrangement) -> bool:
-    """Whether one copy, or the training, spans several instances."""
-    return arrangement.layout.gpus_per_replica > arrangement.instance.gpu_count
 
 
 def _across(arrangement: Arrangement) -> str:

@@ -35,7 +35,7 @@ def plan_warnings(request: Request, market: Market, candidate: Candidate, fit: F
     return (
         *_memory(candidate, fit),
         *_host(request, candidate),
-        *_count(candidate),
+        *_count(request, candidate),
         *model_warnings(request),
         *_format(request, candidate),
         *_price(market, candidate),
@@ -64,12 +64,13 @@ def _host(request: Request, candidate: Candidate) -> Iterator[str]:
         yield f"{instance.name} has {instance.gpu_fraction:g} of a GPU: it needs the vendor's vGPU driver, and shares bandwidth and compute"
 
 
-def _count(candidate: Candidate) -> Iterator[str]:
+def _count(request: Request, candidate: Candidate) -> Iterator[str]:
     arrangement = candidate.arrangement
     layout, idle = arrangement.layout, arrangement.gpus_billed - arrangement.layout.gpus
     if idle >= layout.gpus_per_replica and arrangement.instances == 1:
         copies = arrangement.instance.gpu_count // layout.gpus_per_replica
-        yield f"{idle} of the {arrangement.gpus_billed} GPUs of {arrangement.instance.name} stay idle: inference.replicas: {copies} would use them at the same price"
+        key = "training.sharding: auto" if request.workload.task.is_training else f"inference.replicas: {copies}"
+        yield f"{idle} of the {arrangement.gpus_billed} GPUs of {arrangement.instance.name} stay idle: {key} would use them at the same price"
     if arrangement.instances > 1:
         yield f"`up` makes one machine: these {arrangement.instances} x {arrangement.instance.name} are planned and priced, and `up` refuses them"
 

@@ -19,7 +19,7 @@ from provisioner.planner.judge import offer_fit
 from provisioner.planner.launch import launch_argv
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.throughput import Throughput
-from provisioner.vocabulary import Fit, Sharding, Task
+from provisioner.vocabulary import CapacityType, Fit, Sharding, Task
 
 FOUR = Layout(data_parallel=32, sharding=Sharding.FSDP)
 
@@ -81,6 +81,28 @@ def test_reserved_takes_a_commitment_and_says_so(plan_of, pretrain):
     assert any("start together" in reason for reason in plan.choice.reasons)
     if plan.choice.price_usd_per_hour is None:
         assert plan.cost.run_usd is None
+
+
+def test_auto_takes_a_flex_start_that_is_cheaper_than_on_demand(plan_of, pretrain, stall, offer):
+    """Commitments are looked at beside on-demand for machines that work as one, and rank by their price."""
+    goods = stall(offer("a3-highgpu-8g", "88.49"), offer("a3-highgpu-8g", "50", capacity_type=CapacityType.FLEX_START))
+    plan = plan_of(pretrain(), goods)
+    assert (plan.choice.capacity_type, plan.choice.instances) == ("flex-start", 4)
+    one = plan_of(pretrain(deadline="60d"), goods)
+    assert (one.choice.capacity_type, one.choice.instances) == ("on-demand", 1)
+
+
+def test_a_missed_deadline_is_extended_no_further_than_the_largest_cluster_needs(plan_of, pretrain, made):
+    spec = pretrain(deadline="2d")
+    text = next(text for text in plan_of(spec).closest if text.startswith("extend placement.deadline"))
+    change, _, answer = text.partition(": fits on ")
+    assert answer.startswith("4 x p5.48xlarge")
+    assert plan_of(made(spec, change)).choice.instances == 4
+
+
+def test_idle_gpus_of_a_training_are_said_with_what_would_use_them(finetune, plan_of):
+    spec = finetune(training={"method": "full", "sharding": "none", "tokens": "100M"})
+    assert any("stay idle: training.sharding: auto" in text for text in plan_of(spec).warnings)
 
 
 def test_throughput_takes_as_many_as_may_be_taken(plan_of, pretrain):
