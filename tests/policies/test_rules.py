@@ -13,7 +13,8 @@ from policies.rule import Level, Result, Rule, Setting
 from policies.selection import Override, Policy
 from policies.waivers import Waiver
 from tests.policies.builders import spec
-from tests.policies.rule_cases import CASES, Cases
+from tests.policies.rule_cases import ALL_CASES, CASES, Cases
+from tests.policies.verdicts import mistakes
 
 TODAY = date(2026, 11, 30)
 NEVER_UNKNOWN = {"no-offer"}
@@ -32,6 +33,15 @@ def listed(kind: str) -> list[object]:
         for rule_id, cases in CASES.items()
         for index, subject in enumerate(getattr(cases, kind))
     ]
+
+
+@pytest.mark.parametrize(
+    ("rule_id", "cases"), ALL_CASES, ids=[f"{rule_id}-{n}" for n, (rule_id, _) in enumerate(ALL_CASES)]
+)
+def test_no_case_is_judged_wrongly(rule_id: str, cases: Cases) -> None:
+    """What the hunt for mutants asks too: verdicts, words, and silence where a rule does not apply."""
+    rule = BY_ID[rule_id]
+    assert list(mistakes(rule, cases, Setting({**rule.defaults(), **cases.parameters}, TODAY))) == []
 
 
 @pytest.mark.parametrize(("rule", "subject", "cases"), listed("passes"))

@@ -22,6 +22,15 @@ class Cases:
     boundary: tuple[Subject, Subject]
     unknowns: tuple[Subject, ...]
     parameters: dict[str, Any] = field(default_factory=dict)
+    silent: tuple[Subject, ...] = ()
+    """Subjects that the rule does not concern."""
+    says: tuple[tuple[Subject, tuple[str, ...]], ...] = ()
+    """Subjects with words of ``result|key|message|remedy|identity`` of their outcomes."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the rule says nothing at all under these parameters, so that there is no boundary."""
+        return not self.passes and not self.fails
 
 
 def plan(verdict: str = "nothing-fits", *rejections: tuple[str, str | None, str | None]) -> Plan:
