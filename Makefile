@@ -7,7 +7,7 @@ COUNT ?= 50
 MAKEFLAGS += --no-print-directory
 
 .PHONY: help setup engine yaml-language demo test check format golden wheel pins clean \
-        proof-faults proof-kill proof-idle proof-sizing proof-throughput bench
+        proof-faults proof-kill proof-policy proof-idle proof-sizing proof-throughput bench
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -70,6 +70,9 @@ proof-kill: $(VENV)/.installed-dev engine ## SIGKILL `up` COUNT times; nothing m
 proof-idle: $(VENV)/.installed-dev ## idle machines end, working ones never do: the corpus of traces, killed watchers
 	$(BIN)/python -m tests.proofs.idle --out docs/proofs/idle.md
 
+proof-policy: $(VENV)/.installed-dev engine yaml-language ## the gate: parity, reports, exit codes, maskings, mutants
+	$(BIN)/python -m tests.proofs.policy --out docs/proofs/policy.md
+
 proof-sizing: $(VENV)/.installed-dev ## the memory verdict against published measurements, source by source
 	$(BIN)/python -m tests.proofs.sizing --out docs/proofs/sizing.md
 
@@ -78,6 +81,7 @@ proof-throughput: $(VENV)/.installed-dev ## predicted rates against published me
 
 bench: $(VENV)/.installed-dev engine ## speed, as ratios
 	$(BIN)/python -m benchmarks.plan_speed
+	$(BIN)/python -m benchmarks.check_speed
 	$(BIN)/python -m benchmarks.ranking_speed
 	$(BIN)/python -m benchmarks.up_overhead
 

@@ -55,7 +55,11 @@ def _judge_range(key: str, cidr: Known[str], setting: Setting, where: str) -> Ou
     network = parse_network(cidr)
     if network is None:
         return unknown(
-            key, f"{cidr!r} is no range of addresses", "write one such as 203.0.113.7/32", identity=f"{key}={cidr}"
+            key,
+            f"{cidr!r} is no range of addresses",
+            "write one such as 203.0.113.7/32",
+            identity=f"{key}={cidr}",
+            stays=True,
         )
     limit = narrowest[network.version]
     if network.prefixlen >= limit or is_internal(network):

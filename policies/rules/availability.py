@@ -99,9 +99,8 @@ def quota_room(facts: OfferedFacts, setting: Setting) -> Iterator[Outcome]:
             message = (
                 f"whether the account may use {want}, which {candidate.label} takes, is not known: nobody has read it"
             )
-            yield unknown(
-                candidate.key, message, "run `gpuprov prices refresh`, which reads quotas", identity=quota.code
-            )
+            remedy = "run `gpuprov prices refresh`, which reads quotas"
+            yield unknown(candidate.key, message, remedy, identity=quota.code, stays=True)
         elif quota.needed <= quota.limit:
             yield passed(candidate.key)
         else:

@@ -92,7 +92,7 @@ def _judge_candidate(
         gap = gap_of(setting, text, planned, candidate)
         if gap == Gap.UNREADABLE:
             message = f"the {setting} of the command, {text!r}, cannot be read before it runs"
-            yield unknown(KEY, message, _remedy(flag, planned), identity=identity)
+            yield unknown(KEY, message, _remedy(flag, planned), identity=identity, stays=True)
         elif gap in wrong:
             message = f"the command sets {flag} {text}; planned for {candidate.label} is {planned or 'none'}, {why}"
             yield failed(KEY, message, _remedy(flag, planned), identity=identity)

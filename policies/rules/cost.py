@@ -74,6 +74,7 @@ def _over(facts: OfferedFacts, limit_usd: Decimal, what: str) -> Iterator[Outcom
                 message,
                 "name an offer that `gpuprov offers` lists with a price",
                 identity=candidate.label,
+                stays=price is None,
             )
         elif price <= limit_usd:
             yield passed(candidate.key)
@@ -108,6 +109,7 @@ def budget_over(facts: OfferedFacts, setting: Setting) -> Iterator[Outcome]:
                 message,
                 "name an offer that `gpuprov offers` lists with a price",
                 identity=candidate.label,
+                stays=price is None,
             )
             continue
         month = price * Decimal(str(hours))
@@ -133,7 +135,8 @@ def price_age(facts: OfferedFacts, setting: Setting) -> Iterator[Outcome]:
     dated = [(candidate.price_as_of, candidate) for candidate in candidates if isinstance(candidate.price_as_of, str)]
     if undated:
         message = f"the date of the price of {undated[0].label} is not known"
-        yield unknown(undated[0].key, message, "run `gpuprov prices refresh`", identity="undated")
+        stays = undated[0].price_as_of is None
+        yield unknown(undated[0].key, message, "run `gpuprov prices refresh`", identity="undated", stays=stays)
     if not dated:
         return
     as_of, candidate = min(dated, key=lambda pair: pair[0])
@@ -158,7 +161,11 @@ def gpu_ceiling(facts: OfferedFacts, setting: Setting) -> Iterator[Outcome]:
         if isinstance(instance, Unknown) or instance is None or isinstance(count, Unknown):
             message = f"how many GPUs {candidate.label} has is not known"
             yield unknown(
-                candidate.key, message, "name an instance type that `gpuprov offers` lists", identity=candidate.label
+                candidate.key,
+                message,
+                "name an instance type that `gpuprov offers` lists",
+                identity=candidate.label,
+                stays=instance is None,
             )
         elif instance.gpu_count * count <= ceiling:
             yield passed(candidate.key)
@@ -184,7 +191,8 @@ def endless_cost(facts: OfferedFacts, setting: Setting) -> Iterator[Outcome]:
     for candidate in candidates[:1]:
         price = hourly_usd(candidate)
         if isinstance(price, Unknown) or price is None:
-            yield unknown(key, f"nothing ends {facts.name}{when}, and what it costs a day is not known", remedy)
+            message = f"nothing ends {facts.name}{when}, and what it costs a day is not known"
+            yield unknown(key, message, remedy, stays=price is None)
         elif most is not None and price * 24 <= most.amount_usd:
             yield passed(key)
         else:

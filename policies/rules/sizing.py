@@ -79,7 +79,7 @@ def _judge_fit(facts: PlacementFacts, candidate: Candidate) -> Outcome:
         return unknown(key, message, "write both as constants", identity=identity)
     if fit is None:
         message = f"{name} is not in the catalog, so whether it holds {facts.name} is not known"
-        return unknown(key, message, "name an instance type that `gpuprov offers` lists", identity=identity)
+        return unknown(key, message, "name an instance type that `gpuprov offers` lists", identity=identity, stays=True)
     if fit.fit is Fit.DOES_NOT_FIT:
         return failed(key, f"{name} cannot hold {facts.name}: {shortfall(fit)}", _change(facts), identity=identity)
     return _judge_copies(facts, candidate, identity)

@@ -77,6 +77,15 @@ def test_what_nobody_will_tell_fails_in_the_preview_already(gate: EngineGate) ->
     assert not mandatory(gate, MACHINE | {"metadataOptions": {"httpTokens": LATER}}, AWS_TYPE)
 
 
+def test_what_the_catalog_does_not_know_fails_in_the_preview_already(gate: EngineGate) -> None:
+    """Nothing that the program computes later will tell a price or a size that the catalog lacks."""
+    gate.preview = True
+    unheard = OWN | {"offers": [OFFER | {"instanceType": "p9.unheard"}]}
+    assert mandatory(gate, unheard) >= {"under-sized", "price-over-limit"}
+    unsold = OWN | {"offers": [OFFER | {"region": "af-south-1", "zone": None}]}
+    assert mandatory(gate, unsold) == {"price-over-limit", "region-support"}
+
+
 def test_a_known_fault_fails_a_preview_whatever_else_is_unknown(gate: EngineGate) -> None:
     gate.preview = True
     inputs = OWN | {"workload": document({"access": {"cidrs": ["0.0.0.0/0"]}, "model.id": LATER})}
@@ -153,6 +162,13 @@ def plans(count: int) -> list[dict[str, Any]]:
     ]
     made = []
     for _ in range(count):
+        if dice.random() < 0.35:
+            sound = document(
+                {"inference.context_tokens": dice.choice([1024, 4096, 8192]), "name": dice.choice(["a", "chat"])}
+            )
+            kind = dice.choice(["g6.2xlarge", "g6e.xlarge", "g6.4xlarge"])
+            made.append(OWN | {"workload": sound, "offers": [OFFER | {"instanceType": kind, "zone": None}]})
+            continue
         changes = {
             "model.id": dice.choice(
                 ["meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-70B-Instruct", "mistralai/Mistral-7B-v0.1"]
@@ -163,6 +179,7 @@ def plans(count: int) -> list[dict[str, Any]]:
             "access": dice.choice([{}, {"cidrs": ["0.0.0.0/0"]}, {"cidrs": ["10.0.0.0/8"]}]),
             "lifecycle.idle.after": dice.choice(["30m", "off"]),
             "lifecycle.max_lifetime": dice.choice(["12h", "12h", "off"]),
+            "placement.max_gpus": dice.choice([1, 8]),
             "placement.max_price": dice.choice(["1 USD/h", "5 USD/h", "200 USD/h"]),
             "placement.capacity": dice.choice(["on-demand", "auto"]),
         }
