@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from benchmarks.rows import Models, Row, accelerator_of
-from benchmarks.speed_rows import SpeedPrediction
+from benchmarks.speed_rows import MACHINE_GPUS, RACK_GPUS, RACKS, SpeedPrediction
 from provisioner.errors import UsageError
 from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.demand import DiffusionDemand
@@ -68,6 +68,8 @@ def training_work(row: Row, models: Models) -> tuple[Work, Accelerator]:
         tuned=is_tuned,
         tensor=tensor,
         stages=stages,
+        expert_ranks=int(row.number("ep") or 1),
+        linked=RACK_GPUS if accelerator.gpu in RACKS else MACHINE_GPUS,
         micro_batches=pieces,
     )
     return work, accelerator

@@ -40,6 +40,8 @@ STARTS: Mapping[str, Any] = {
     "quantised_base": 0.8,
     "tuned": 1.25,
     "tensor_exposed": 0.6,
+    "expert_exposed": 0.5,
+    "recurrent": 2.0,
     "interleaved": 4.0,
 }
 """Where fitting starts, and what a constant stays near that few rows speak of."""
@@ -50,6 +52,7 @@ BOUNDS = {
     "expert_width": (20.0, 5000.0),
     "width": (20.0, 3000.0),
     "interleaved": (1.0, 16.0),
+    "recurrent": (1.0, 8.0),
 }
 SPREADS = {
     "dense": 0.15,

@@ -23,6 +23,10 @@ BACKWARD: Mapping[TrainingMethod, float] = {
     TrainingMethod.QLORA: 2.0,
 }
 """Passes through the weights per token: forward, backward to inputs, and backward to weights unless they are frozen."""
+EXPERT_EXCHANGES_PER_LAYER = 4
+"""Dispatch and combine, forward and backward."""
+NETWORK_BYTES_PER_S = 50e9
+"""400 Gbit/s a GPU, as machines with eight H100 or B200 have."""
 LONG_SEQUENCE = 8192
 """Tokens above which attention rules the time, and predictions are less certain."""
 TENSOR_REDUCES_PER_LAYER = 4
@@ -44,6 +48,10 @@ class Work:
     """A framework tuned to the hardware (Megatron) instead of a general one."""
     tensor: int = 1
     stages: int = 1
+    expert_ranks: int = 1
+    """GPUs that the experts of a layer are spread over; tokens travel to them and back."""
+    linked: int = 0
+    """GPUs that the link joins; 0 = all. Experts beyond them are reached over the network."""
     micro_batches: int = 0
     """Pieces that a step is cut into for a pipeline; 0 where unknown or many."""
 
@@ -63,6 +71,7 @@ def token_seconds(
     model = work.model
     reached *= model.hidden_size / (model.hidden_size + table["width"])
     products, experts, attention = operations(model, work.sequence_tokens)
+    products += (table["recurrent"] - 1) * recurrent_operations(model)
     seconds = products / reached + attention / (rate * table["attention"].get(family, table["attention"][OTHER]))
     if experts:
         width = expert_width(model)
@@ -71,7 +80,9 @@ def token_seconds(
     fill = 1.0
     if work.stages > 1 and work.micro_batches:
         fill += (work.stages - 1) / work.micro_batches / (table["interleaved"] if work.tuned else 1.0)
-    return float(passes * seconds * fill + table["tensor_exposed"] * _tensor_s(work, accelerator, link, constants))
+    collectives = table["tensor_exposed"] * _tensor_s(work, accelerator, link, constants)
+    collectives += table["expert_exposed"] * _expert_s(work, accelerator, link, constants)
+    return float(passes * seconds * fill + collectives)
 
 
 def _tensor_s(work: Work, accelerator: Accelerator, link: Interconnect, profile: SpeedProfile) -> float:
@@ -83,6 +94,33 @@ def _tensor_s(work: Work, accelerator: Accelerator, link: Interconnect, profile:
     share = speed.share / (work.tensor / 2) ** speed.contention
     wire_bytes = 2 * (work.tensor - 1) * work.model.hidden_size * 2.0
     return float(TENSOR_REDUCES_PER_LAYER * work.model.num_layers * wire_bytes / (one_way * share))
+
+
+def _expert_s(work: Work, accelerator: Accelerator, link: Interconnect, profile: SpeedProfile) -> float:
+    """GPU seconds per token of sending it to its experts and back, forward and backward, nothing hidden."""
+    ranks = work.expert_ranks
+    if ranks == 1 or not work.model.is_moe:
+        return 0.0
+    name, one_way = link_rate(accelerator, link)
+    speed = profile.links[name]
+    linked = min(ranks, work.linked or ranks)
+    copies = max(kind.mlp.experts_per_token for kind in work.model.kinds)
+    layers = token_flop(work.model).expert_layers
+    sent = EXPERT_EXCHANGES_PER_LAYER * layers * work.model.hidden_size * 2.0
+    near = min(copies, linked) * (linked - 1) / ranks
+    # A token crosses the network once for each group of linked GPUs that holds one of its experts.
+    far = min(copies, ranks / linked) * (1 - linked / ranks)
+    return float(sent * (near / (one_way * speed.share) + far / NETWORK_BYTES_PER_S))
+
+
+@lru_cache(maxsize=1024)
+def recurrent_operations(model: ModelShape) -> float:
+    """Forward operations per token in the projections of recurrent mixers, whose scans take time beside them."""
+    return sum(
+        2.0 * count * kind.mixer.matrix_params
+        for count, kind in zip(model.counts, model.kinds, strict=True)
+        if kind.mixer.kind in ("linear", "mamba")
+    )
 
 
 def _factor(work: Work, rates: Mapping[str, float], table: Mapping[str, Any]) -> float:
