@@ -31,30 +31,28 @@ PART_AGREEMENT = 0.03
 MINOR_SHARE = 0.01
 """Share of the parameters below which a part does not decide how bytes are attributed."""
 
-_PARTS = (
-    (Part.DRAFT, re.compile(r"(^|\.)(mtp|nextn|eagle|draft|medusa)")),
-    (
-        Part.TOWER,
-        re.compile(
-            r"vision|visual|image|(^|\.)audio|multi_modal|mm_projector|mlp1\.|(^|\.)vit(\.|$)|vpm|resampler|patch_embed|"
-            r"patch_merger|aligner|embed_vision|embed_audio"
+_TOWERS = (
+    r"vision|visual|image|(^|\.)audio|multi_modal|mm_projector|mlp1\.|(^|\.)vit(\.|$)|vpm|resampler|patch_embed|"
+    r"patch_merger|aligner|embed_audio"
+)
+_PARTS = tuple(
+    (part, re.compile(pattern, re.IGNORECASE))
+    for part, pattern in (
+        (Part.DRAFT, r"(^|\.)(mtp|nextn|eagle|draft|medusa)"),
+        (Part.TOWER, _TOWERS),
+        (Part.HEAD, r"(^|\.)(lm_head|embed_out|output_layer|output|head)\.[^.]+$"),
+        (
+            Part.EMBEDDING,
+            r"embed_tokens|tok_embeddings|word_embeddings|(^|\.)(wte|wpe|embed_in|embed|shared|embeddings?)(\.|$)",
         ),
-    ),
-    (Part.HEAD, re.compile(r"(^|\.)(lm_head|embed_out|output_layer|output)(\.|$)")),
-    (
-        Part.EMBEDDING,
-        re.compile(r"embed_tokens|tok_embeddings|word_embeddings|(^|\.)(wte|wpe|embed_in|shared|embeddings?)(\.|$)"),
-    ),
-    (Part.SHARED_EXPERT, re.compile(r"shared_experts?\.|shared_mlp")),
-    (Part.EXPERT, re.compile(r"(\.|_)experts?(\.|_)|switch_mlp")),
-    (Part.ROUTER, re.compile(r"(^|\.)(router|gate|shared_expert_gate)\.")),
-    (
-        Part.LINEAR_ATTENTION,
-        re.compile(r"linear_attn|mamba|(^|\.)ssm|(^|\.)mixer\.(in_proj|conv1d|out_proj|A_log|D|dt)"),
-    ),
-    (Part.NORM, re.compile(r"norm|(^|\.)ln_")),
-    (Part.ATTENTION, re.compile(r"attn|attention|[qkvo]_proj|query_key_value|qkv")),
-    (Part.MLP, re.compile(r"mlp|ffn|feed_forward|(gate|up|down)_proj|fc[12]|dense_h_to_4h|mixer")),
+        (Part.SHARED_EXPERT, r"shared_experts?\.|shared_mlp"),
+        (Part.ROUTER, r"(^|\.)(router|gate|shared_expert_gate)\."),
+        (Part.EXPERT, r"(\.|_)experts?(\.|_)|switch_mlp"),
+        (Part.LINEAR_ATTENTION, r"linear_attn|mamba|(^|\.)ssm|(^|\.)mixer\.(in_proj|conv1d|out_proj|A_log|D|dt)"),
+        (Part.NORM, r"norm|(^|\.)ln_"),
+        (Part.ATTENTION, r"attn|attention|[qkvo]_proj|query_key_value|qkv"),
+        (Part.MLP, r"mlp|ffn|feed_forward|(gate|up|down)_proj|fc[12]|dense_h_to_4h|DenseReluDense|mixer"),
+    )
 )
 """Names of tensors -> part; the first match counts."""
 _LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
