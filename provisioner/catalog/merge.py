@@ -93,8 +93,17 @@ class Merge:
     # Prices of machines
 
     def _merge_prices(self, rows: list[Row], facts: RegionFacts) -> list[Row]:
-        """On-demand rows replaced one by one, those of other models as a whole: no spot quote means no spot market there."""
+        """On-demand rows replaced one by one, those of other models as a whole: no spot quote means no spot market there.
+
+        A price list that has lost every on-demand price at once is a broken answer: all prices of the region stay.
+        """
         own = {_key(row): row for row in rows if self._is_here(row, facts.region)}
+        listed = sum(row["purchase_model"] == ON_DEMAND for row in own.values())
+        if listed and facts.prices.get(ON_DEMAND) == ():
+            self.notes.append(
+                f"{self._cloud} {facts.region} lists no on-demand price where it had {listed}: not believed, all its prices stay"
+            )
+            return rows
         for model in facts.prices:
             if model != ON_DEMAND:
                 own = {key: row for key, row in own.items() if row["purchase_model"] != model}

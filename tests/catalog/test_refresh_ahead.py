@@ -188,6 +188,20 @@ def test_a_listing_that_lost_everything_is_not_believed() -> None:
     assert zones == {lot.zones for lot in lots(bundled, "aws", "g6.xlarge", EAST, CapacityType.ON_DEMAND)}
 
 
+def test_a_price_list_that_lost_everything_is_not_believed() -> None:
+    """Spot rows would go with it, since no quote means no market."""
+    bundled = load_catalog(Path("bundled"))
+    before = lots(bundled, "aws", "g6.xlarge", EAST, CapacityType.SPOT)
+    assert any(lot.price_usd_per_hour is not None for lot in before)
+    refreshed = run(facts(EAST))
+    assert any("no on-demand price" in note for note in refreshed.notes)
+    assert [one for one in refreshed.rows if one.kind in ("on_demand", "spot")] == []  # nothing looks fresh
+    after = lots(load_catalog(), "aws", "g6.xlarge", EAST, CapacityType.SPOT)
+    assert [(lot.zones, lot.price_usd_per_hour, lot.price_as_of) for lot in after] == [
+        (lot.zones, lot.price_usd_per_hour, lot.price_as_of) for lot in before
+    ]
+
+
 def test_a_region_without_offers_of_blocks_has_no_price_for_them() -> None:
     run(with_prices(facts(EAST, {"p5.48xlarge": "55.04"}), {CAPACITY_BLOCK: []}))
     found = lots(load_catalog(), "aws", "p5.48xlarge", EAST, CapacityType.CAPACITY_BLOCK)
