@@ -90,40 +90,52 @@ def _version_of(row: Row) -> str | None:
 
 
 def _engine_row(row: Row, model: ModelShape, engine_text: str) -> Prediction:
-    accelerator = accelerator_of(row.gpu, row.memory_gb, row.number("gpu_total_gib"))
-    known_gpu = accelerator is not None
-    if accelerator is None:
-        # Weights and bytes per token need no GPU; the pool does.
-        accelerator = Accelerator("unknown", "unknown", "unknown", 80 * GIB, "assumed", None, "unknown", None)
-    engine = _engine_of(engine_text)
+    known = accelerator_of(row.gpu, row.memory_gb, row.number("gpu_total_gib"))
+    # Weights and bytes per token need no GPU; the pool does.
+    accelerator = known or Accelerator("unknown", "unknown", "unknown", 80 * GIB, "assumed", None, "unknown", None)
+    demand = _engine_demand(row, model, _engine_of(engine_text), accelerator)
     layout = Layout(row.count("tp"), row.count("pp"))
-    if engine is Engine.LLAMA_CPP and layout.gpus == 1:
+    if demand.engine is Engine.LLAMA_CPP and layout.gpus == 1:
         cards = re.match(r"(\d+)x ", row.text("gpu"))
-        layout = Layout(1, int(cards[1])) if cards else layout
-    context = max(
-        1,
-        int(
-            row.number("max_model_len", "n_ctx_per_seq", "context_len", "n_ctx", "seq_len")
-            or model.max_context_tokens
-            or 8192
-        ),
+        layout = Layout(1, max(1, int(cards[1]))) if cards else layout
+    footprint = estimate_footprint(demand, layout, accelerator)
+    terms = footprint.per_gpu
+    fits = {Fit.FITS: True, Fit.BORDERLINE: None, Fit.DOES_NOT_FIT: False}[footprint.fit]
+    return Prediction(
+        "predicted",
+        terms.total_bytes / GIB,
+        terms.low_bytes / GIB,
+        terms.high_bytes / GIB,
+        fits if known is not None else None,
+        components=_components(demand, layout, accelerator),
     )
-    word = weight_word(row.text("dtype"), row.text("quant"), row.text("quantization")) or "auto"
-    if word in ("bf16", "fp16") and model.quantisation is not None and "dtype" not in row.inputs:
-        word = "auto"
-    published = model.quantisation is not None
-    if published and "native" in row.text("quant").lower():
-        word = "auto"
-    if published and word in ("fp8", "nvfp4", "mxfp4", "int4-awq", "int4-gptq") and _same_family(model, word):
-        word = "auto"
-    if "bf16" in row.text("dtype") and published and "quant" not in row.inputs:
-        word = "bf16"
+
+
+def _components(demand: ServingDemand, layout: Layout, accelerator: Accelerator) -> dict[str, float]:
+    """The parts of an engine's start-up on its first rank, in GiB, and what the pool holds."""
+    pool = cache_pool(demand, layout, accelerator)
+    first = stage_terms(setting_of(demand, layout, accelerator))[0]
+    profile, _ = find_profile(demand.engine.value, demand.engine_version, accelerator.compute_capability)
+    return {
+        "weights": first.weights / GIB,
+        "activation_peak": first.activation / GIB,
+        "non_torch": first.non_torch / GIB,
+        "cuda_graph": (profile.graph_bytes if demand.uses_graphs else 0) / GIB,
+        "kv_available": pool.first_rank_bytes / GIB,
+        "kv_tokens": float(pool.tokens),
+        "max_concurrency": pool.requests,
+    }
+
+
+def _engine_demand(row: Row, model: ModelShape, engine: Engine, accelerator: Accelerator) -> ServingDemand:
+    stated = row.number("max_model_len", "n_ctx_per_seq", "context_len", "n_ctx", "seq_len")
+    context = max(1, int(stated or model.max_context_tokens or 8192))
     fraction = row.number("gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_fraction")
     if fraction is not None and not 0 < fraction <= 1:
         raise UsageError(f"a memory fraction of {fraction:g} is none between 0 and 1")
-    demand = ServingDemand(
+    return ServingDemand(
         model=model,
-        weights=word,
+        weights=_engine_weights(row, model),
         engine=engine,
         engine_version=_version_of(row),
         context_tokens=context,
@@ -135,38 +147,18 @@ def _engine_row(row: Row, model: ModelShape, engine_text: str) -> Prediction:
         uses_graphs=not row.inputs.get("enforce_eager"),
         uses_draft="mtp" in row.text("speculative").lower(),
     )
-    footprint = estimate_footprint(demand, layout, accelerator)
-    pool = cache_pool(demand, layout, accelerator)
-    terms = footprint.per_gpu
-    first = stage_terms(setting_of(demand, layout, accelerator))[0]
-    profile, _ = find_profile(engine.value, demand.engine_version, accelerator.compute_capability)
-    components = {
-        "weights": first.weights / GIB,
-        "activation_peak": first.activation / GIB,
-        "non_torch": first.non_torch / GIB,
-        "cuda_graph": (profile.graph_bytes if demand.uses_graphs else 0) / GIB,
-        "kv_available": pool.first_rank_bytes / GIB,
-        "kv_tokens": float(pool.tokens),
-        "max_concurrency": pool.requests,
-    }
-    if not known_gpu:
-        return Prediction(
-            "predicted",
-            terms.total_bytes / GIB,
-            terms.low_bytes / GIB,
-            terms.high_bytes / GIB,
-            None,
-            components=components,
-        )
-    fits = {Fit.FITS: True, Fit.BORDERLINE: None, Fit.DOES_NOT_FIT: False}[footprint.fit]
-    return Prediction(
-        "predicted",
-        terms.total_bytes / GIB,
-        terms.low_bytes / GIB,
-        terms.high_bytes / GIB,
-        fits,
-        components=components,
-    )
+
+
+def _engine_weights(row: Row, model: ModelShape) -> str:
+    """Format word of a start-up row: as published where the row names the checkpoint's own format."""
+    word = weight_word(row.text("dtype"), row.text("quant"), row.text("quantization")) or "auto"
+    if model.quantisation is None:
+        return word
+    if word in ("bf16", "fp16") and "dtype" not in row.inputs:
+        word = "auto"
+    if "native" in row.text("quant").lower() or _same_family(model, word):
+        word = "auto"
+    return "bf16" if "bf16" in row.text("dtype") and "quant" not in row.inputs else word
 
 
 LONG_CONTEXT = 32_768

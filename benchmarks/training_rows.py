@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from benchmarks.rows import Models, Row, accelerator_of, weight_word
 from benchmarks.serving_rows import Prediction
@@ -70,17 +70,86 @@ def recipe_of(row: Row, model: ModelShape) -> Recipe:
     quant = weight_word(row.text("quantize", "quantization", "quant"), str(row.norm.get("quant") or ""))
     if "qlora" in method_text and quant is None:
         quant = weight_word(method_text) or "nf4"
-    is_quantised = quant is not None and quant not in ("bf16", "fp16", "fp32")
     method = TrainingMethod.FULL
     if tuner.is_adapter:
-        method = TrainingMethod.QLORA if is_quantised else TrainingMethod.LORA
+        is_wide = quant is None or quant in ("bf16", "fp16", "fp32")
+        method = TrainingMethod.LORA if is_wide else TrainingMethod.QLORA
     framework = row.text("framework").lower()
+    spread = _spread(row, framework, method)
+    batch = _batch(row)
+    steps = _micro_batches(row, batch, spread.data)
+    widths = {**_widths(row, method, framework, spread.sharding), **tuner.widths}
+    recipe = Recipe(
+        model=model,
+        method=method,
+        base_weights=(quant or "bf16") if tuner.is_adapter else "bf16",
+        **widths,  # type: ignore[arg-type]
+        autocast=_autocasts(row, method),
+        checkpointing=_checkpointing(row, framework, spread.sharding),
+        attention=_attention(row),
+        loss_bytes=_loss_bytes(row, framework, model),
+        sequence_tokens=_sequence(row),
+        micro_batch=batch,
+        sharding=spread.sharding,
+        data_parallel=spread.data,
+        tensor_parallel=spread.tensor,
+        pipeline_parallel=spread.stages,
+        micro_batches=steps,
+        is_staged=spread.is_staged,
+        lora_rank=(row.whole("lora_rank") or 16) if tuner.is_adapter else 0,
+        lora_targets="all-linear" if tuner.adapter_kind == "scale" else lora_targets(row, model),
+        trained_params=tuner.trained_params,
+        adapter_kind=tuner.adapter_kind,
+        persistent_gradients=(steps or 1) > 1,
+        layer_gradients="per-layer" in row.text("optimizer").lower(),
+        host_states="offload" in method_text or bool(row.inputs.get("cpu_offload")),
+        host_weights=bool(row.inputs.get("cpu_offload")),
+    )
+    if "embedding and lm_head" in method_text:
+        recipe = replace(recipe, extra_trained_params=model.embedding_params + model.head_params)
+    return _as_framework(recipe, row, framework)
+
+
+def _as_framework(recipe: Recipe, row: Row, framework: str) -> Recipe:
+    """A recipe with what its framework does by its own code."""
+    is_full = recipe.method is TrainingMethod.FULL
+    is_litgpt = "litgpt" in framework
+    is_fsdp = recipe.sharding is Sharding.FSDP
+    recipe = replace(
+        recipe,
+        wide_bytes=4.0 if _upcasts(row, framework) else 2.0,
+        # Low-precision norms of llm-foundry, and fused ones of Megatron and torchtitan, store no fp32 copy.
+        fp32_norms="decoupled" not in row.text("optimizer") and not re.search(r"megatron|nemo|titan", framework),
+        fused_softmax=framework.startswith("megatron"),
+        sequence_parallel="titan" in framework or bool(row.inputs.get("sequence_parallel")),
+        context_bytes=_context_bytes(row, framework),
+        fused_qkv=is_litgpt,
+        unsynced_gradients=is_litgpt and is_full,
+        gathers_all=is_litgpt and is_fsdp,
+        # The stable embedding that replaces the frozen one is left trainable, and no optimizer clears its gradient.
+        embedding_gradient=is_litgpt and recipe.method is TrainingMethod.QLORA,
+    )
+    if is_fsdp and not is_full and recipe.data_parallel > 1:
+        recipe = replace(recipe, checkpoint_bytes=4.0, loss_bytes=max(0.0, recipe.loss_bytes - 2.0))
+    return recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How a row's training lies over its GPUs."""
+
+    sharding: Sharding
+    data: int
+    tensor: int
+    stages: int
+    is_staged: bool
+
+
+def _spread(row: Row, framework: str, method: TrainingMethod) -> Spread:
     sharding = _sharding(row)
     gpus = row.whole("num_gpus") or row.count("n_gpus", "num_gpus")
     tensor, stages = row.count("tp"), row.count("pp")
-    data = max(1, gpus // (tensor * stages))
-    if row.number("dp_shard"):
-        data = row.count("dp_shard")
+    data = row.count("dp_shard") if row.number("dp_shard") else max(1, gpus // (tensor * stages))
     if sharding is Sharding.NONE and "deepspeed" in framework and method is TrainingMethod.FULL:
         sharding = Sharding.ZERO2
     is_staged = sharding is Sharding.PP and row.number("pp") is None
@@ -89,51 +158,7 @@ def recipe_of(row: Row, model: ModelShape) -> Recipe:
         stages, data = gpus, 1
     if sharding is Sharding.NONE and data > 1 and stages == 1:
         sharding = Sharding.FSDP if "litgpt" in framework and method is TrainingMethod.FULL else Sharding.DDP
-    batch = _batch(row)
-    steps = _micro_batches(row, batch, data)
-    widths = {**_widths(row, method, framework, sharding), **tuner.widths}
-    recipe = Recipe(
-        model=model,
-        method=method,
-        base_weights=(quant or "bf16") if tuner.is_adapter else "bf16",
-        **widths,  # type: ignore[arg-type]
-        autocast=_autocasts(row, method),
-        checkpointing=_checkpointing(row, framework, sharding),
-        attention=_attention(row),
-        loss_bytes=_loss_bytes(row, framework, model),
-        sequence_tokens=_sequence(row),
-        micro_batch=batch,
-        sharding=sharding,
-        data_parallel=data,
-        tensor_parallel=tensor,
-        pipeline_parallel=stages,
-        micro_batches=steps,
-        is_staged=is_staged,
-        lora_rank=(row.whole("lora_rank") or 16) if tuner.is_adapter else 0,
-        lora_targets="all-linear" if tuner.adapter_kind == "scale" else lora_targets(row, model),
-        trained_params=tuner.trained_params,
-        adapter_kind=tuner.adapter_kind,
-        wide_bytes=4.0 if _upcasts(row, framework) else 2.0,
-        persistent_gradients=(steps or 1) > 1,
-        # Low-precision norms of llm-foundry, and fused ones of Megatron and torchtitan, store no fp32 copy.
-        fp32_norms="decoupled" not in row.text("optimizer") and not re.search(r"megatron|nemo|titan", framework),
-        unsynced_gradients="litgpt" in framework and method is TrainingMethod.FULL,
-        fused_qkv="litgpt" in framework,
-        fused_softmax=framework.startswith("megatron"),
-        layer_gradients="per-layer" in row.text("optimizer").lower(),
-        context_bytes=_context_bytes(row, framework),
-        sequence_parallel="titan" in framework or bool(row.inputs.get("sequence_parallel")),
-        gathers_all="litgpt" in framework and sharding is Sharding.FSDP,
-        # The stable embedding that replaces the frozen one is left trainable, and no optimizer clears its gradient.
-        embedding_gradient="litgpt" in framework and method is TrainingMethod.QLORA,
-        host_states="offload" in method_text or bool(row.inputs.get("cpu_offload")),
-        host_weights=bool(row.inputs.get("cpu_offload")),
-    )
-    if sharding is Sharding.FSDP and tuner.is_adapter and gpus > 1:
-        recipe = replace(recipe, checkpoint_bytes=4.0, loss_bytes=max(0.0, recipe.loss_bytes - 2.0))
-    if "embedding and lm_head" in method_text:
-        recipe = replace(recipe, extra_trained_params=model.embedding_params + model.head_params)
-    return recipe
+    return Spread(sharding, data, tensor, stages, is_staged)
 
 
 def _context_bytes(row: Row, framework: str) -> int | None:
