@@ -30,6 +30,8 @@ class Counts:
 
     kills: int
     found: int
+    early: int
+    """Idle traces that were ended while their work still went on, before they were idle."""
     killed_phases: tuple[str, ...]
 
 
@@ -39,13 +41,14 @@ def rule_counts(rule: Rule, busy: int, idle: int) -> Counts:
     for number in range(busy):
         name = list(BUSY)[number % len(BUSY)]
         killed[name] = killed.get(name, 0) + (rule(busy_trace(name, number)) is not None)
-    found = 0
+    found = early = 0
     for number in range(idle):
         looks = list(idle_trace(list(IDLE)[number % len(IDLE)], number))
         since_s = next(look.at_s for look in looks if not look.is_busy)
         at_s = rule(looks)
         found += at_s is not None and since_s + THRESHOLD_S <= at_s <= since_s + THRESHOLD_S + 2 * PERIOD_S
-    return Counts(sum(killed.values()), found, tuple(name for name, count in killed.items() if count))
+        early += at_s is not None and at_s < since_s + THRESHOLD_S
+    return Counts(sum(killed.values()), found, early, tuple(name for name, count in killed.items() if count))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -68,12 +71,14 @@ def main(arguments: list[str] | None = None) -> int:
     late = [run for run in runs if not run.is_in_time]
     for run in late:
         print(run, file=sys.stderr)
-    return int(bool(ours.kills or ours.found < IDLE_TRACES or blind or lost or late))
+    return int(bool(ours.kills or ours.early or ours.found < IDLE_TRACES or blind or lost or late))
 
 
 def page(counts: Mapping[str, Counts], blind: int, requests: tuple[int, int], runs: list[DeadMan]) -> str:
     """The result for people, dated, with the commit that it was made from."""
-    rows = "\n".join(f"| {name} | {c.kills} | {c.found} | {len(c.killed_phases)} |" for name, c in counts.items())
+    rows = "\n".join(
+        f"| {name} | {c.kills} | {len(c.killed_phases)} | {c.found} | {c.early} |" for name, c in counts.items()
+    )
     modes = sorted({run.mode for run in runs})
     ends = "\n".join(
         f"| {mode} | {sum(r.mode == mode for r in runs)} | {sum(r.mode == mode and r.is_in_time for r in runs)} |"
@@ -90,8 +95,8 @@ The same {BUSY_TRACES:,} traces of {len(BUSY)} busy phases and {IDLE_TRACES:,} t
 look in {PERIOD_S:.0f} s) through our rule and through models of two rules that others publish. A kill is an end while work goes on;
 found is an end within the threshold and two looks.
 
-| rule | busy traces killed | idle traces found | phases with a kill |
-|---|---|---|---|
+| rule | busy traces killed | phases with a kill | idle traces found | ended too early |
+|---|---|---|---|---|
 {rows}
 
 - Sensor faults: {len(FAULTS)} kinds, 20 traces each on a machine without work: {blind} ended by idleness (unknown is busy; the lifetime ends them).
