@@ -84,6 +84,7 @@ bench: $(VENV)/.installed-dev engine ## speed, as ratios
 	$(BIN)/python -m benchmarks.check_speed
 	$(BIN)/python -m benchmarks.ranking_speed
 	$(BIN)/python -m benchmarks.up_overhead
+	$(BIN)/python -m benchmarks.reaper_scale
 
 clean: ## remove what setup and builds made in this folder (the engine's cache stays)
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

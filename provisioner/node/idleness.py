@@ -137,14 +137,16 @@ def _window(
     """Whether the window is full: the memory, the state, the reason and how long everything has been quiet."""
     if not counted:
         return replace(memory, quiet_since_s=None), UNKNOWN, "no source can be read", 0.0
+    words = {verdict for verdict, _ in counted.values()}
     for word in (BUSY, UNKNOWN):
-        seen = [f"{name}: {text}" for name, (verdict, text) in counted.items() if verdict == word]
-        if seen:
+        if word in words:
+            seen = [f"{name}: {text}" for name, (verdict, text) in counted.items() if verdict == word]
             return replace(memory, quiet_since_s=None), word, "; ".join(seen), 0.0
     has_gap = elapsed_s is not None and not 0 <= elapsed_s <= GAP_PERIODS * rules.period_s
     since_s = at_s if memory.quiet_since_s is None or has_gap else memory.quiet_since_s
     quiet_s = at_s - since_s
-    memory = replace(memory, quiet_since_s=since_s)
+    if since_s != memory.quiet_since_s:
+        memory = replace(memory, quiet_since_s=since_s)
     seen = [f"{name}: {text}" for name, (_, text) in counted.items()]
     state = IDLE if quiet_s >= rules.window_s else QUIET
     return memory, state, f"quiet for {quiet_s / 60:.0f} min ({'; '.join(seen)})", quiet_s
@@ -156,7 +158,8 @@ def _judge_gpus(memory: Memory, reading: Mapping[str, Any]) -> tuple[Memory, Ver
     if not isinstance(gpus, (list, tuple)) or not gpus:
         return memory, (UNKNOWN, "no GPU can be read"), False
     expected = max(memory.gpus_seen, int(reading.get("gpus_expected") or 0))
-    memory = replace(memory, gpus_seen=max(memory.gpus_seen, len(gpus)))
+    if len(gpus) > memory.gpus_seen:
+        memory = replace(memory, gpus_seen=len(gpus))
     memory = _learn_floors(memory, gpus)
     verdicts = [_judge_gpu(memory, index, gpu) for index, gpu in enumerate(gpus)]
     if len(gpus) < expected:
@@ -174,6 +177,8 @@ def _judge_gpu(memory: Memory, index: int, gpu: Mapping[str, Any]) -> Verdict:
     used: Any = gpu.get("utilization")
     traffic: Any = gpu.get("traffic")
     watts: Any = gpu.get("watts")
+    if used == 0 and not traffic and watts is None and not gpu.get("mig"):
+        return IDLE, "0 %"
     # MIG: NVML says "not supported", and some tools make 0 of it (dask/distributed#8739, NVIDIA/dcgm-exporter#216).
     if gpu.get("mig") or not _is_percent(used):
         return UNKNOWN, f"utilisation of GPU {index} is {'of a MIG device' if gpu.get('mig') else 'not available'}"
@@ -199,6 +204,8 @@ def _judge_gpu(memory: Memory, index: int, gpu: Mapping[str, Any]) -> Verdict:
 
 def _learn_floors(memory: Memory, gpus: Any) -> Memory:
     """Least power of each GPU while nothing ran on it, with and without a process: a context alone costs power."""
+    if all(gpu.get("watts") is None for gpu in gpus):
+        return memory
     floors = {(index, held): watts for index, held, watts in memory.floors}
     for index, gpu in enumerate(gpus):
         watts, processes = gpu.get("watts"), gpu.get("processes")

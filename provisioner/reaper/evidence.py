@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import inf
@@ -97,14 +98,15 @@ def _from_samples(observed: Observed, now: datetime) -> Evidence | None:
         return Evidence(UNKNOWN, timedelta(0), "no metric of its GPUs exists (absent is not idle)")
     # The window is the caller's question; here it only matters since when everything is quiet.
     rules = Rules(inf, inf if observed.holds else observed.period_s)
-    memory, begin = Memory(), samples[0].at
-    decision = None
-    for sample in samples:
-        memory, decision = decide(memory, (sample.at - begin).total_seconds(), _known(sample, samples), rules)
-    last = samples[-1].at
-    if decision is None or decision.state not in _CALM:
-        state, reason = (decision.state, decision.reason) if decision is not None else (UNKNOWN, "no sample")
-        return Evidence(state, timedelta(0), f"metrics: {reason}")
+    memory, begin, last = Memory(), samples[0].at, samples[-1].at
+    keys = {key for sample in samples for key in sample.reading}
+    # What works now works whatever was before; only what seems quiet is read from its beginning.
+    _, decision = decide(memory, 0.0, _known(samples[-1], keys), rules)
+    if decision.state in _CALM:
+        for sample in samples:
+            memory, decision = decide(memory, (sample.at - begin).total_seconds(), _known(sample, keys), rules)
+    if decision.state not in _CALM:
+        return Evidence(decision.state, timedelta(0), f"metrics: {decision.reason}")
     if not observed.holds and (now - last).total_seconds() > 2.5 * observed.period_s:
         return Evidence(UNKNOWN, timedelta(0), f"its metrics stopped at {tags.format_time(last)}")
     quiet = now - begin - timedelta(seconds=memory.quiet_since_s or 0)
@@ -112,7 +114,7 @@ def _from_samples(observed: Observed, now: datetime) -> Evidence | None:
     return Evidence(IDLE, quiet, f"metrics: {shown}")
 
 
-def _known(sample: Sample, samples: Sequence[Sample]) -> Mapping[str, Any]:
+def _known(sample: Sample, keys: AbstractSet[str]) -> Mapping[str, Any]:
     """A sample in which a source that others have, and this one lacks, is unknown."""
-    missing = {key for other in samples for key in other.reading} - set(sample.reading) if len(samples) < 500 else set()
+    missing = keys - sample.reading.keys()
     return {**dict.fromkeys(missing), **sample.reading} if missing else sample.reading
