@@ -8,8 +8,8 @@ from benchmarks.rows import Row, accelerator_of, weight_word
 from benchmarks.serving_rows import Prediction
 from provisioner.errors import UsageError
 from provisioner.sizing.accelerator import Accelerator
-from provisioner.sizing.demand import DiffusionDemand, DiffusionTrainingDemand
-from provisioner.sizing.diffusion import MODEL_OFFLOAD, SEQUENTIAL_OFFLOAD, SPREAD, diffusion_footprint, usual_size
+from provisioner.sizing.demand import MODEL_OFFLOAD, DiffusionDemand, DiffusionTrainingDemand
+from provisioner.sizing.diffusion import SEQUENTIAL_OFFLOAD, SPREAD, diffusion_footprint, usual_size
 from provisioner.sizing.diffusion_training import diffusion_training_footprint
 from provisioner.sizing.footprint import Footprint
 from provisioner.sizing.layout import Layout

@@ -8,6 +8,7 @@ from dataclasses import replace
 from provisioner.records import record
 from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.demand import (
+    MODEL_OFFLOAD,
     AudioDemand,
     Demand,
     DiffusionDemand,
@@ -15,7 +16,6 @@ from provisioner.sizing.demand import (
     ServingDemand,
     TrainingDemand,
 )
-from provisioner.sizing.diffusion import MODEL_OFFLOAD
 from provisioner.sizing.estimate import estimate_footprint, estimate_throughput
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.speed import ServingSpeed

@@ -15,6 +15,9 @@ from provisioner.vocabulary import (
     TrainingPrecision,
 )
 
+MODEL_OFFLOAD = "model"
+"""Word of an offload that keeps whole components of a pipeline in host memory while others work."""
+
 
 @record(frozen=True, slots=True)
 class ServingDemand:

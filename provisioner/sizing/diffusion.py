@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from provisioner.errors import UsageError
 from provisioner.sizing.accelerator import Accelerator
 from provisioner.sizing.constants import Constants
-from provisioner.sizing.demand import DiffusionDemand
+from provisioner.sizing.demand import MODEL_OFFLOAD, DiffusionDemand
 from provisioner.sizing.footprint import Assumption, Footprint, MemoryTerms
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.lora import denoiser_adapter_params
@@ -42,7 +42,7 @@ meter nor kernel."""
 SMALL_PARAMS = 10**9
 """Encoders below this size stay wide when the rest is quantised."""
 OFFLOAD_BUFFER_BYTES = 200 * MIB
-TEXT_OFFLOAD, MODEL_OFFLOAD, SEQUENTIAL_OFFLOAD, SPREAD = "text-encoder", "model", "sequential", "spread"
+TEXT_OFFLOAD, SEQUENTIAL_OFFLOAD, SPREAD = "text-encoder", "sequential", "spread"
 """``spread``: whole components on several GPUs, as a balanced device map places them; the fullest GPU counts."""
 
 

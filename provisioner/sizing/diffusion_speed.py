@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from provisioner.sizing.accelerator import Accelerator
-from provisioner.sizing.demand import DiffusionDemand
-from provisioner.sizing.diffusion import MODEL_OFFLOAD, SEQUENTIAL_OFFLOAD, component_bytes, latent_tokens
+from provisioner.sizing.demand import MODEL_OFFLOAD, DiffusionDemand
+from provisioner.sizing.diffusion import SEQUENTIAL_OFFLOAD, component_bytes, latent_tokens
 from provisioner.sizing.pipelines import ENCODERS, PipelineShape
 from provisioner.sizing.speed_profile import OTHER, SpeedProfile, family_of, speed_profile
 from provisioner.sizing.step_time import COMPUTE, LINK, PCIE_BYTES_PER_S
