@@ -108,6 +108,8 @@ def _report(added: Added, form: str) -> None:
 
     for note in added.shape.notes:
         warn(note)
+    if added.shape.kinds and added.shape.stored is None:
+        say("no safetensors files: its weights are sized by the config alone")
     one = known_added(added.record)
     if form == "json":
         document = _document((one,), with_components=True)

@@ -135,8 +135,9 @@ def test_draft_heads_in_the_shards_are_left_out(hub: Hub, gpuprov):
 
 def test_no_safetensors_means_the_config_decides(hub: Hub, gpuprov):
     hub.repositories["org/bin"] = repository(files={})
-    code, out, _ = gpuprov("models", "add", "org/bin", "--format", "json")
+    code, out, error = gpuprov("models", "add", "org/bin", "--format", "json")
     assert code == 0
+    assert "no safetensors files" in error
     assert json.loads(out)["models"][0]["stored_weights_bytes"] is None
     assert total_weight_bytes(find_model("org/bin")) == weights(llama_tensors())
 
