@@ -14,6 +14,7 @@ import signal
 import stat
 import sys
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from policies.engine import Diagnostic, EngineGate
 
 PACK_NAME = "gpuprov"
+DIRECTORY = Path(__file__).with_name("pack_directory")
+"""The pack as Pulumi's language hosts start one: a ``PulumiPolicy.yaml`` and what it runs."""
 MESSAGE_BYTES_MAX = 400 * 2**20
 """The same limit as the engine's."""
 _PARENT_POLL_S = 1.0
@@ -223,13 +226,19 @@ def serve(folder: Path) -> tuple[Any, int]:
     return server, port
 
 
-def main() -> None:
-    """Serve until the engine is gone: it gives us its address, we print the port that we listen on."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve until the engine is gone: it gives us its address, we print the port that we listen on.
+
+    With ``--directory`` alone, print the pack as a directory instead, for ``--policy-pack`` of an install with its language hosts.
+    """
+    if list(sys.argv[1:] if arguments is None else arguments) == ["--directory"]:
+        sys.stdout.write(f"{DIRECTORY}\n")
+        return
     parent = os.getppid()
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):  # the engine interrupts its analyzers when it is done
         signal.signal(number, lambda *_: ended.set())
-    server, port = serve(Path.cwd())
+    server, port = serve(project_folder())
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     if _stdin_is_a_pipe():
@@ -238,6 +247,13 @@ def main() -> None:
         if os.getppid() != parent:
             break
     server.stop(grace=0)
+
+
+def project_folder() -> Path:
+    """The folder of the program: the current one, unless an engine has started us in the pack's own directory."""
+    here = Path.cwd()
+    is_pack = (here / "PulumiPolicy.yaml").is_file() and not (here / "Pulumi.yaml").is_file()
+    return Path(os.environ.get("PWD", here)) if is_pack else here
 
 
 def _stdin_is_a_pipe() -> bool:

@@ -143,6 +143,37 @@ def test_the_configuration_of_the_engine_counts(project: Project, tmp_path: Path
     assert "did you mean endless-cost" in text
 
 
+@pytest.fixture
+def with_language_host(project: Project, tmp_path: Path) -> Project:
+    """The project with a language host for Python on PATH, as an official install has it."""
+    folder = tmp_path / "host"
+    folder.mkdir()
+    script = Path(__file__).parents[1] / "fakes" / "python_language_host.py"
+    (folder / "pulumi-language-python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n')
+    (folder / "pulumi-language-python").chmod(0o755)
+    project.environment["PATH"] = f"{folder}:{project.environment['PATH']}"
+    return project
+
+
+def test_the_pack_as_a_directory_stops_the_engine_too(with_language_host: Project) -> None:
+    project = with_language_host
+    told = subprocess.run([str(BIN / "gpuprov-policy"), "--directory"], capture_output=True, text=True, check=True)
+    pack = told.stdout.strip()
+    project.write("meta-llama/Llama-3.1-70B-Instruct")
+    for command in (("preview",), ("up", "--yes", "--skip-preview")):
+        code, text = project.run(*command, "--policy-pack", pack)
+        assert code != 0, text
+        assert "under-sized" in text, text
+        assert "Traceback" not in text
+    assert project.machines() == []
+    (project.folder / "gpuprov-policy.yaml").write_text(
+        "version: 1\npolicy: {rules: {under-sized: advisory, disk-size: advisory}}\n"
+    )
+    code, text = project.run("preview", "--policy-pack", pack)
+    assert code == 0, text
+    assert "[advisory]" in text
+
+
 def test_a_spec_is_judged_as_it_would_be_applied_to_a_live_stack(tmp_path: Path) -> None:
     from tests.e2e.bench import Bench
 
