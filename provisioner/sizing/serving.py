@@ -155,20 +155,19 @@ def _stage(setting: Setting, rank: ShapeBytes, stage: int, counts: tuple[int, ..
         model, counts, demand.context_tokens, width, tensor, _cross_tokens(demand)
     )
     batch = setting.batch
+    beyond = window_chunk_bytes(
+        model, counts, tokens=demand.context_tokens, chunk=batch.tokens, bytes_per_element=width, tensor=tensor
+    )
+    if demand.engine is Engine.LLAMA_CPP:
+        # Every sequence's windowed layers hold a micro-batch beyond the window (512 + 512 cells for Gemma-4 E4B).
+        cache += demand.concurrency * beyond
     activation: float = activation_bytes(model, profile, batch, tensor=tensor, has_head=is_last)
     if stage == 0 and demand.images:
         from provisioner.sizing.serving_extras import with_images
 
         activation = with_images(demand, activation, batch.tokens)
     if profile.fraction_of == "total":
-        activation += window_chunk_bytes(
-            model,
-            counts,
-            tokens=demand.context_tokens,
-            chunk=batch.tokens,
-            bytes_per_element=width,
-            tensor=tensor,
-        )
+        activation += beyond
     return StageTerms(
         weights=weights,
         cache=cache,

@@ -273,3 +273,10 @@ def test_old_releases_hold_the_wide_model_while_they_narrow_it(serving, gpu):
     assert old.fit is Fit.DOES_NOT_FIT
     assert new.fit is Fit.FITS
     assert any(each.name == "loading" for each in old.assumptions)
+
+
+def test_llama_cpp_keeps_a_micro_batch_beyond_each_window(gpu, serving):
+    """Ten full layers of 8,192 tokens, 52 windowed ones of 1,024 + 512 cells, 16 heads of 128, keys and values in 16 bit."""
+    demand = serving("google/gemma-3-27b-it", engine=Engine.LLAMA_CPP, weights="gguf-q4_k_m", context_tokens=8192)
+    terms = estimate_footprint(demand, Layout(), gpu("H100-SXM-80GB")).per_gpu
+    assert terms.kv_cache_bytes == 2 * 16 * 128 * 2 * (10 * 8192 + 52 * (1024 + 512)) * demand.concurrency
