@@ -155,11 +155,14 @@ def _status(site: Site, state: StackState) -> Status:
     try:
         cloud = cloud_of(state, provider, site.home)
         standing = look(cloud, (state.stack_id,))
-        seen = Status(state, provider, standing, None, busy)
-        decision, ended = _watched(cloud, seen)
-        ready = ready_now(cloud, state) if seen.word == "running" else None
     except GpuprovError as error:
         return Status(state, provider, None, f"the cloud could not be asked: {error}", busy)
+    seen = Status(state, provider, standing, None, busy)
+    try:
+        decision, ended = _watched(cloud, seen)
+        ready = ready_now(cloud, state) if seen.word == "running" else None
+    except GpuprovError as error:  # what exists and what it costs is known all the same
+        return replace(seen, trouble=f"its console could not be read: {error}")
     return replace(seen, decision=decision, ended=ended, ready=ready)
 
 

@@ -6,7 +6,9 @@ from decimal import Decimal
 
 from provisioner.planner.plan import BillLine, CommittedRate, Cost, Plan
 from provisioner.report.section import UNKNOWN, Section, usd
-from provisioner.units import decimal_string, format_gib, format_usd
+from provisioner.sizing.start_up import LONGEST_IDLE_S, idle_after_s
+from provisioner.units import decimal_string, format_gib, format_usd, parse_duration
+from provisioner.vocabulary import Pattern
 
 HOURS_A_DAY = 24
 _CENT = Decimal("0.01")
@@ -37,7 +39,7 @@ def bill_section(plan: Plan) -> Section:
         tokens = "per million tokens trained" if trained else "per million tokens at full load"
         rows.append((tokens, usd(cost.usd_per_million_tokens, 4)))
     rows += [*_spot_rows(cost), *_ahead_rows(cost)]
-    return Section("Bill", (), tuple(rows), frozenset({1}), unbounded_note(plan))
+    return Section("Bill", (), tuple(rows), frozenset({1}), ending_note(plan))
 
 
 def _stopped_rows(cost: Cost) -> list[tuple[str, str]]:
@@ -72,13 +74,33 @@ def _ahead_rows(cost: Cost) -> list[tuple[str, str]]:
     ]
 
 
-def unbounded_note(plan: Plan) -> str | None:
-    """The price a day of a machine that nothing ends: no idle limit, no lifetime."""
+def ending_note(plan: Plan) -> str | None:
+    """What an idle day costs: under the idle limit, or without one; ``None`` where the price is not known."""
     lifecycle = plan.workload_spec.get("lifecycle", {})
     hourly = plan.cost.compute_usd_per_hour if plan.cost else None
-    if hourly is None or lifecycle.get("idle", {}).get("after") != "off" or lifecycle.get("max_lifetime") != "off":
+    if hourly is None:
         return None
-    return f"no idle limit and no lifetime: {format_usd(hourly * HOURS_A_DAY)} a day until it is stopped"
+    a_day, after = format_usd(hourly * HOURS_A_DAY), lifecycle.get("idle", {}).get("after")
+    if after == "off":
+        lives = lifecycle.get("max_lifetime")
+        endless = lives == "off" or (lives is None and lifecycle.get("pattern") == Pattern.STEADY)
+        what = "no idle limit and no lifetime" if endless else "no idle limit"
+        return f"{what}: {a_day} a day until it is stopped"
+    wait_h = _wait_hours(plan, after)
+    if wait_h is None:
+        return None
+    spent = format_usd(hourly * Decimal(f"{wait_h:.6f}"))
+    return f"ends after {wait_h * 60:.0f} min idle: a day without work costs {spent} of compute instead of {a_day}"
+
+
+def _wait_hours(plan: Plan, after: object) -> float | None:
+    """Hours that an idle machine is kept; a bare one without a stated limit is kept for the longest."""
+    if isinstance(after, str) and after != "auto":
+        return parse_duration(after).total_seconds() / 3600
+    start = plan.outlook.start if plan.outlook else None
+    if plan.workload_spec.get("run") is None:
+        return LONGEST_IDLE_S / 3600
+    return idle_after_s(start) / 3600 if start is not None else None
 
 
 def lines_section(plan: Plan) -> Section:

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from provisioner.report.bill import unbounded_note
+from provisioner.report.bill import ending_note
 from provisioner.report.summary import BAR_CELLS, bar, gpus, headline, summarise
 
 
@@ -56,9 +56,12 @@ def test_unknown_amounts_are_words(plans):
 def test_endless_machine_shows_its_price_a_day(plans):
     plan = plans["serve"]
     priced = replace(plan, cost=replace(plan.cost, compute_usd_per_hour=Decimal(2)))
-    assert unbounded_note(priced) == "no idle limit and no lifetime: $48.00 a day until it is stopped"
-    assert unbounded_note(plans["spot"]) is None
-    assert unbounded_note(plans["nothing"]) is None
+    assert ending_note(priced) == "no idle limit and no lifetime: $48.00 a day until it is stopped"
+    spec = {**plan.workload_spec, "lifecycle": {"idle": {"after": "30m"}}}
+    bounded = replace(priced, workload_spec=spec)
+    assert ending_note(bounded) == "ends after 30 min idle: a day without work costs $1.00 of compute instead of $48.00"
+    assert ending_note(plans["spot"]).startswith("ends after 60 min idle")
+    assert ending_note(plans["nothing"]) is None
 
 
 def test_short_lists_say_how_many_are_left(plans):
