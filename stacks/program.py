@@ -98,6 +98,14 @@ def node_document(plan: Plan, offers: Mapping[str, Any]) -> dict[str, Any]:
         document |= {"argv": list(plan.launch_argv), "env": dict(plan.launch_env)}
     if start is not None:
         document |= {"startS": round(start.usual_s), "idleAfterS": round(idle_after_s(start))}
+    rate = plan.throughput.decode_tokens_per_s_per_replica if plan.throughput is not None else None
+    if rate is not None:
+        document["plannedTokensPerS"] = round(rate, 1)
+    diagnosis = plan.outlook.diagnosis if plan.outlook is not None else None
+    if diagnosis is not None:
+        document["boundBy"] = diagnosis.bound_by
+        if diagnosis.remedies:
+            document["remedy"] = diagnosis.remedies[0].words
     candidates = (*((plan.choice,) if plan.choice is not None else ()), *plan.failover)
     for offer in candidates:
         if offer.key in offers:

@@ -124,6 +124,9 @@ def _notes(status: Status) -> list[str]:
         notes.append(f"{status.ended}; `gpuprov up` brings it back")
     elif status.decision is not None and status.decision.get("why"):
         notes.append(f"{status.decision.get('state')}: {status.decision['why']}")
+    speed = _speed(status)
+    if speed is not None:
+        notes.append(speed)
     if status.busy:
         notes.append(f"in use by {status.busy}")
     if status.trouble:
@@ -139,6 +142,22 @@ def _notes(status: Status) -> list[str]:
     if status.standing is not None:
         notes += [f"not in the state: {describe(entry)}" for entry in status.standing.unknown_to(status.state)]
     return notes
+
+
+def _speed(status: Status) -> str | None:
+    """What the engine does beside what was planned, and what would lift it; ``None`` where nothing is measured."""
+    decision = status.decision or {}
+    rate, running, waiting = (decision.get(key) for key in ("tokens_per_s", "running", "waiting"))
+    if rate is None:
+        return None
+    made = status.state.instance.inputs.get("node") if status.state.instance is not None else None
+    plan = made if isinstance(made, Mapping) else {}
+    planned, bound, remedy = plan.get("plannedTokensPerS"), plan.get("boundBy"), plan.get("remedy")
+    text = f"{rate:g} tokens/s" + (f" of {planned:g} planned a copy" if planned else "")
+    text += f" (bound by {bound})" if bound else ""
+    if running is not None:
+        text += f"; {running:g} requests run, {waiting or 0:g} wait"
+    return text + (f"; first remedy: {remedy}" if remedy and waiting else "")
 
 
 def _status_of(site: Site, name: str) -> Status | None:

@@ -9,8 +9,8 @@ import pytest
 from provisioner.errors import CapacityError, CloudError
 from stacks.failures import encode
 from stacks.site import Site
-from stacks.state import stack_file
-from stacks.statuses import document, read_all, rows
+from stacks.state import ResourceState, StackState, stack_file
+from stacks.statuses import Status, document, read_all, rows
 
 MACHINE = "urn:pulumi:whole::gpuprov::gpuprov:index:GpuInstance::instance"
 
@@ -55,3 +55,16 @@ def test_why_a_machine_is_not_whole_is_told_without_marks(home, site):
     write(home, "whole", checkpoint("whole", [entry]))
     (whole,) = document(read_all(site))["stacks"]
     assert whole["notes"] == ["instance is not whole: no room for its disk"]
+
+
+def test_what_an_engine_does_stands_beside_what_was_planned():
+    node = {"plannedTokensPerS": 1600, "boundBy": "memory-bandwidth", "remedy": "fp8 weights"}
+    state = StackState("s", (ResourceState(MACHINE, "gpuprov:index:GpuInstance", "i-1", {"node": node}, {}),))
+    said = {"state": "busy", "why": "requests", "tokens_per_s": 412.0, "running": 3, "waiting": 12}
+    (row,) = rows([Status(state, "sandbox", None, decision=said)])
+    assert row["notes"] == [
+        "busy: requests",
+        "412 tokens/s of 1600 planned a copy (bound by memory-bandwidth); 3 requests run, 12 wait; first remedy: fp8 weights",
+    ]
+    (row,) = rows([Status(StackState("s"), "sandbox", None, decision={"state": "busy", "tokens_per_s": None})])
+    assert row["notes"] == []
