@@ -11,7 +11,7 @@ from provisioner.catalog.instances import InstanceType
 from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Sizer
 from provisioner.planner.documents import footprint_document, throughput_document
-from provisioner.planner.filters import precision, runtime
+from provisioner.planner.filters import Refusal, precision, runtime
 from provisioner.planner.largest import largest_that_fits
 from provisioner.planner.outlooks import circumstances_of
 from provisioner.planner.request import Request, interconnect_for, request_for
@@ -75,6 +75,13 @@ def sized_layouts(request: Request, catalog: Catalog, *, with_largest: bool = Tr
         yield from _sized(sizer, name, gpu, instance, with_largest=with_largest)
 
 
+def _words(refusal: Refusal | None) -> str | None:
+    """Why a GPU does not run the workload, what it would need first."""
+    if refusal is None:
+        return None
+    return f"needs {refusal.needed}: {refusal.reason}" if refusal.needed else refusal.reason
+
+
 def _no_layout(request: Request) -> KeyedSpecError:
     """Why no layout is left: what the degrees that the spec asks for contradict."""
     demand = request.demand
@@ -110,7 +117,7 @@ def _sized(sizer: Sizer, name: str, gpu: Gpu, instance: InstanceType, *, with_la
             throughput=speed,
             outlook=outlook,
             largest=largest_that_fits(request.demand, layout, accelerator) if with_largest else {},
-            refusal=(refusal.reason + (f", needed {refusal.needed}" if refusal.needed else "")) if refusal else None,
+            refusal=_words(refusal),
         )
 
 

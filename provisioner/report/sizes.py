@@ -45,7 +45,8 @@ def print_sizes(sized: tuple[SizedLayout, ...], closest: Sequence[str] = (), *, 
     """Print all layouts, verdicts told apart by word and colour; then what would fit where nothing does."""
     console = plan_console(sys.stdout, color=color)
     is_wide = console.width >= WIDE_COLUMNS
-    rows = [_cells(each, is_wide=is_wide) for each in sized]
+    shown = shown_layouts(sized)
+    rows = [_cells(each, is_wide=is_wide) for each in shown]
     header = ("GPU", "layout", "need", *(("band",) if is_wide else ()), "usable", "verdict", "up to")
     header += (unit_of(sized), "limit") if is_wide else ()
     taken = sum(max(len(row[i]) for row in (header, *rows)) + 2 for i in range(len(header)))
@@ -56,7 +57,7 @@ def print_sizes(sized: tuple[SizedLayout, ...], closest: Sequence[str] = (), *, 
         table.add_column(name, justify="right" if name in numbers else "left", no_wrap=True)
         if name == "usable":
             table.add_column("memory", no_wrap=True)
-    for each, row in zip(sized, rows, strict=True):
+    for each, row in zip(shown, rows, strict=True):
         at = header.index("usable") + 1
         verdict = Text(row[at], style=STYLES[each.footprint.fit] if each.refusal is None else "red")
         table.add_row(*row[:at], Text(bar(each, cells)), verdict, *row[at + 1 :])
@@ -68,6 +69,18 @@ def print_sizes(sized: tuple[SizedLayout, ...], closest: Sequence[str] = (), *, 
         console.print(Text("What would fit", style="bold"))
         for text in closest:
             console.print(Text(f"  - {text}"))
+
+
+def shown_layouts(sized: Sequence[SizedLayout]) -> list[SizedLayout]:
+    """All layouts, but one alone of a GPU that does not run the workload at all."""
+    refused: set[str] = set()
+    shown = []
+    for each in sized:
+        if each.refusal is None or each.gpu not in refused:
+            shown.append(each)
+        if each.refusal is not None:
+            refused.add(each.gpu)
+    return shown
 
 
 def _cells(each: SizedLayout, *, is_wide: bool) -> tuple[str, ...]:
@@ -155,6 +168,8 @@ def bar(each: SizedLayout, width: int = BAR_CELLS) -> str:
         size = getattr(each.footprint.per_gpu, field) or 0
         reached += size / usable * width
         cells += letter * max(0, min(round(reached), width * 3 // 2) - len(cells))
+    if not cells and reached > 0:
+        cells = max(PARTS, key=lambda part: getattr(each.footprint.per_gpu, part[0]) or 0)[1]
     if len(cells) <= width:
         return cells.ljust(width) + "|"
     return cells[:width] + "|" + cells[width:]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from provisioner.planner.sizes import SizedLayout
-from provisioner.report.sizes import BAR_CELLS, bar, layout_text, rate_text, short_count
+from provisioner.report.sizes import BAR_CELLS, bar, layout_text, rate_text, short_count, shown_layouts
 from provisioner.sizing.footprint import Footprint, MemoryTerms
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.throughput import Throughput
@@ -67,3 +69,10 @@ def test_counts_in_few_characters_never_promise_more(number, text):
 def test_a_narrower_bar_keeps_its_shares():
     assert bar(sized(), 8) == "WWWWKK  |"
     assert bar(sized(weights=500), 8) == "W" * 8 + "|" + "W" * 4
+    assert bar(sized(weights=3, cache=1, usable=10_000), 8) == "W       |"
+
+
+def test_a_gpu_that_does_not_run_it_has_one_line():
+    refused = [replace(sized(Layout(degree)), gpu="T4", refusal="no bf16") for degree in (1, 2, 4)]
+    running = [sized(Layout(degree)) for degree in (1, 2)]
+    assert shown_layouts([*refused, *running]) == [refused[0], *running]
