@@ -15,6 +15,7 @@ from provisioner.sizing.layout import Layout
 from provisioner.sizing.models import find_model
 from provisioner.sizing.speed import ServingSpeed
 from provisioner.sizing.steady_state import SteadyState
+from provisioner.sizing.step_work import touched_weight_bytes
 from provisioner.sizing.throughput import Targets, main_rate
 from provisioner.vocabulary import Engine, Interconnect, Optimizer, Sharding, TrainingMethod, TrainingPrecision
 
@@ -75,8 +76,6 @@ def test_better_hardware_is_never_slower(demand, card, factor, tensor):
 @given(demands(), CARDS)
 def test_nothing_is_read_faster_than_memory_allows(demand, card):
     """One token for each request takes at least one pass over the weights that a single request touches."""
-    from provisioner.sizing.step_work import touched_weight_bytes
-
     speed = estimate_throughput(demand, Layout(), card, Interconnect.NONE)
     least = touched_weight_bytes(demand.model, demand.weights, 1, 1) / card.memory_bandwidth_bytes_per_s
     assert (speed.tokens_per_s_per_request or 0) <= 1.2 / least  # shares of narrow kernels are relative to 16 bit

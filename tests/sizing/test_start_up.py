@@ -30,7 +30,7 @@ def test_published_starts_lie_inside():
     assert load.high_s + engine.high_s > 66.1
     assert load.low_s < 14.3 < load.high_s
     assert load.low_s < 47.6 < load.high_s
-    """EC2, from the call to ssh, no GPU: 21 to 26 s (brevdev/ec2-coldboot-research)."""
+    # EC2, from the call to ssh, no GPU: 21 to 26 s (brevdev/ec2-coldboot-research).
     assert found["boot"].low_s <= 25.9 <= found["boot"].high_s
 
 
