@@ -204,7 +204,12 @@ class Failover:
 
         A refusal of a call that is made again says nothing about the first time, so the journal does not forget that one.
         """
-        request = self._request(offer, round_number)
+        try:
+            request = self._request(offer, round_number)
+        except _REFUSALS as error:
+            if is_repeat:  # it is not the call itself that was refused, so it is as open as before
+                raise CloudError(error.message, where=error.where, remedy=error.remedy) from error
+            raise
         self.lifeline.check()  # before the note: a call that never went out needs no settling
         note = Note("instance", Stage.CALLING, offer, self.inputs.launch.generation, round_number, self.cloud.now())
         self.journal.write(note)

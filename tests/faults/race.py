@@ -31,7 +31,7 @@ _LANDS_WITHIN_S = 45.0
 """How long a call in flight may take to land: shorter than the minute for which the product waits for it."""
 _UNLOCKED_AFTER = timedelta(minutes=1)
 """A lock that a dead process of another host left is given away by a person (`gpuprov unlock`), who needs a moment."""
-_HANDS_OVER, _DIES, _HAPPENS = 0.25, 0.02, 0.03
+_HANDS_OVER, _DIES, _HAPPENS = 0.15, 0.02, 0.03
 _OPERATIONS = (
     "resolve_image", "create_instance", "get_instance", "find_instances", "terminate_instance", "set_tags",
     "create_volume", "find_volumes", "attach_volume", "delete_volume", "ensure_security_group",

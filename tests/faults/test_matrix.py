@@ -60,6 +60,13 @@ def test_the_matrix_is_as_large_as_promised(home: Path) -> None:
     assert {case.scene for case in cases} == set(matrix.SCENES)
 
 
+def test_an_open_call_stays_open_where_its_security_group_is_refused(home: Path) -> None:
+    """Found by the matrix: the next offer was asked while the machine of the earlier call did not show yet."""
+    steps = matrix.steps_of("adopt", home)
+    for index in range(steps.index("create_instance") if "create_instance" in steps else len(steps)):
+        _play(Case("adopt", Strike(index, Mode.ANSWERED, "UnfulfillableCapacity"), other_host=True), home)
+
+
 def _play(case: Case, home: Path) -> None:
     try:
         play(case, home / "case")

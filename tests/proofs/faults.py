@@ -113,11 +113,11 @@ def _spread(
     with multiprocessing.get_context("fork").Pool(workers) as pool:
         for number, count in enumerate(pool.imap_unordered(partial(play, place), chunks)):
             total.add(count)
+            for failure in count.failures:
+                print(failure, file=sys.stderr, flush=True)
             if number % 40 == 0:
                 print(f"{name}: {total.played} of {len(items)}, {len(total.failures)} not healed", flush=True)
     total.took_s = time.monotonic() - begin
-    for failure in total.failures:
-        print(failure, file=sys.stderr)
     return total
 
 
