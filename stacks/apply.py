@@ -22,7 +22,7 @@ from provisioner.errors import GpuprovError, NothingFits, TimedOut, UsageError
 from provisioner.planner.explain import refusal_of
 from provisioner.planner.plan import Plan, PlannedOffer
 from provisioner.workload.spec import Workload
-from stacks import pending, readiness, supply
+from stacks import pending, preflight, readiness, supply
 from stacks.clouds import open_cloud
 from stacks.deploy import Session
 from stacks.failures import Attempt
@@ -30,6 +30,7 @@ from stacks.images import Registry, image_of_plan
 from stacks.inventory import Standing, account, ask, held_ids
 from stacks.outcome import Changes, Outcome
 from stacks.program import INSTANCE_NAME, ProgramInputs, inputs_of_plan
+from stacks.provider.inputs import ROOT_VOLUME_BYTES, read_offers
 from stacks.site import Site
 from stacks.state import StackState
 from stacks.sticky import plan_for_stack
@@ -152,11 +153,27 @@ def preview(session: Session, decision: Decision) -> Outcome:
     Raises:
         ApplyFailed: the engine, the plugin or the policy pack says no; with what exists.
     """
+    if (refused := _refusal(session, decision)) is not None:
+        raise failed(session, decision, refused)
     session.ensure(decision.provider)
     outcome = session.preview(decision.inputs, decision.provider, refresh=decision.basis is not None)
     if outcome.failure is not None:
         raise failed(session, decision, outcome.failure, Outcome(attempts=outcome.attempts, warnings=outcome.warnings))
     return outcome
+
+
+def _refusal(session: Session, decision: Decision) -> GpuprovError | None:
+    """Why no offer can be launched, looked at where a machine is to be made: a live one needs none of it."""
+    outputs = decision.basis.outputs if decision.basis is not None else {}
+    if outputs.get("instanceId") and outputs.get("power") not in ("terminated", "interrupted"):
+        return None
+    offers = read_offers(list(decision.inputs.offers))
+    cloud = _cloud(session, decision)
+    try:
+        found = preflight.look(cloud, offers, decision.inputs.root_bytes or ROOT_VOLUME_BYTES)
+    except GpuprovError as error:
+        return error
+    return preflight.refusal(found, offers)
 
 
 def discard_new(session: Session, decision: Decision) -> None:

@@ -43,6 +43,8 @@ def examine(home: Path, cloud: str, spec: Path | None = None, today: date | None
     findings.append(_cloud(cloud, home))
     if spec is not None:
         findings.append(_spec(spec))
+        if all(finding.state != "broken" for finding in findings[-2:]):
+            findings += _launch(cloud, home, spec)
     return findings
 
 
@@ -166,6 +168,44 @@ def _spec(spec: Path) -> Finding:
         return f"{loaded.workload.task} of {shape.id}{warned}; `gpuprov plan {spec}` says whether it fits"
 
     return _tried(f"spec {spec}", look)
+
+
+def _launch(provider: str, home: Path, spec: Path) -> list[Finding]:
+    """What would refuse a launch of the spec, where the cloud can tell before anything is made; one finding a check."""
+    from provisioner.catalog.snapshot import load_catalog
+    from provisioner.workload.load import load
+    from stacks import preflight
+    from stacks.clouds import open_cloud
+    from stacks.program import inputs_of_plan
+    from stacks.provider.inputs import ROOT_VOLUME_BYTES, read_offers
+    from stacks.sticky import plan_for_stack
+
+    check = f"launch on {provider}"
+    try:
+        workload = load(spec).workload
+        plan = plan_for_stack(workload, load_catalog(), None, provider=provider, replan=False)
+        inputs = inputs_of_plan(plan, workload)
+        offers = read_offers(list(inputs.offers))
+        cloud = open_cloud(provider, home, inputs.workload.get(provider))
+        found = preflight.look(cloud, offers, inputs.root_bytes or ROOT_VOLUME_BYTES)
+    except GpuprovError as error:
+        return [_broken(check, error)]
+    refused = preflight.refusal(found, offers)
+    if refused is not None:
+        return [_broken(check, refused)]
+    told: dict[tuple[str, str], Finding] = {}
+    for one in found:
+        name = f"{check}: {one.check}"
+        if one.error is not None:
+            fix = one.error.remedy or "another offer is tried instead"
+            told[name, one.error.message] = Finding(name, "warning", one.error.message, fix)
+        elif one.unknown is not None:
+            told[name, one.unknown] = Finding(
+                name, "warning", f"cannot be told: {one.unknown}", "nothing is refused for it"
+            )
+    return list(told.values()) or (
+        [Finding(check, "ok", f"{len(found)} looks at its first offers found nothing")] if found else []
+    )
 
 
 def _tried(check: str, look: Callable[[], str]) -> Finding:

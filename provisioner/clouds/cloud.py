@@ -168,6 +168,20 @@ class Signals:
     period_s: float = 300.0
 
 
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """One thing that a launch needs, looked at before anything is made."""
+
+    check: str
+    """``rights``, ``quota``, ``offering``, ``subnet`` or ``way out``."""
+    offer: str | None
+    """Key of the placement that it is about; ``None``: of all."""
+    error: GpuprovError | None = None
+    """What would refuse the launch; ``None``: nothing, or it could not be told."""
+    unknown: str | None = None
+    """Why it could not be told."""
+
+
 class Cloud(Protocol):
     """A cloud account, or the sandbox. All calls block; each may raise any error of ``provisioner.errors``."""
 

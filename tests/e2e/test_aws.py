@@ -117,3 +117,21 @@ def test_expired_credentials_end_with_the_line_that_mends_them(fake, tmp_path):
     assert refused.document["error"]["kind"] == "credentials"
     assert "aws sso login" in refused.document["error"]["remedy"]
     assert fake.of("RunInstances") == []
+
+
+def test_what_would_refuse_every_offer_ends_the_preview_before_the_engine(fake, tmp_path):
+    bench = Bench(tmp_path / "bench", extra=EXTRA)
+    fake.quotas["us-east-1", ON_DEMAND_G] = 2.0
+    refused = bench.run("preview", str(bench.spec), "--cloud", "aws")
+    assert refused.code == 10, refused.err
+    assert "need 4 vCPU, have 2, used 0" in refused.err
+    fake.quotas.clear()
+    fake.rules.closed_vpcs = True
+    closed = bench.run("preview", str(bench.spec), "--cloud", "aws")
+    assert closed.code == 2, closed.err
+    assert "could fetch nothing" in closed.err
+    told = bench.run("doctor", str(bench.spec), "--cloud", "aws", "--format", "json")
+    checks = {check["check"]: check for check in told.document["checks"]}
+    assert checks["launch on aws"]["state"] == "broken"
+    assert "NAT gateway" in checks["launch on aws"]["fix"]
+    assert fake.of("RunInstances") == []

@@ -142,8 +142,8 @@ class FakeAws:
             rules.reset()
 
     def of(self, operation: str) -> list[Call]:
-        """The requests of one operation."""
-        return [call for call in self.calls if call.operation == operation]
+        """The requests of one operation, those apart that only ask whether it would be allowed."""
+        return [call for call in self.calls if call.operation == operation and call.parameters.get("DryRun") != "true"]
 
     def inject(self, operation: str, code: str = "", **more: Any) -> None:
         """Let something happen to the next matching requests."""

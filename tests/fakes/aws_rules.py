@@ -51,6 +51,8 @@ class Rules:
     relaunched: list[str] = field(default_factory=list)
     """Persistent spot requests that started another machine because nobody had cancelled them."""
     reservations: list[dict[str, Any]] = field(default_factory=list)
+    closed_vpcs: bool = False
+    """Whether default VPCs have lost their way to the internet."""
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
 
@@ -373,6 +375,29 @@ _patch(disks.EBSBackend, "attach_volume", _attach)
 _patch(disks.EBSBackend, "modify_volume", _modify)
 _patch(SecurityGroupBackend, "delete_security_group", _delete_group)
 disks.VolumeAttachment.delete_on_termination = property(_ends_with_machine)
+
+
+# Ways out
+
+
+def _route_tables(original: Any) -> Any:
+    def describe_route_tables(self: Any) -> Any:
+        """A default VPC comes with an internet gateway and a route to it. Source: VPC user guide, "Default VPCs"."""
+        model = self.ec2_backend
+        for vpc in [one for one in model.vpcs.values() if one.is_default == "true" or one.is_default is True]:
+            table = model.describe_route_tables(filters={"vpc-id": [vpc.id], "association.main": ["true"]})[0]
+            if not RULES.closed_vpcs and not any(
+                r.gateway is not None and r.gateway.id.startswith("igw-") for r in table.routes
+            ):
+                gateway = model.create_internet_gateway()
+                model.attach_internet_gateway(gateway.id, vpc.id)
+                model.create_route(table.id, "0.0.0.0/0", None, gateway_id=gateway.id)
+        return original(self)
+
+    return describe_route_tables
+
+
+_patch(EC2Response, "describe_route_tables", _route_tables)
 
 
 # Images and regions

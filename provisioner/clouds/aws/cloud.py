@@ -14,6 +14,7 @@ from provisioner.clouds.aws.metrics import Metrics
 from provisioner.clouds.aws.network import Network
 from provisioner.clouds.aws.places import Places
 from provisioner.clouds.aws.power import Power
+from provisioner.clouds.aws.preflight import Preflight
 from provisioner.clouds.aws.quota import Quotas
 from provisioner.clouds.aws.rates import Rates
 from provisioner.clouds.aws.session import AwsApi
@@ -25,6 +26,7 @@ from provisioner.clouds.cloud import (
     Instance,
     InstanceRequest,
     Placement,
+    Readiness,
     Signals,
     Survey,
     Volume,
@@ -61,6 +63,7 @@ class AwsCloud:
         self._inventory = Inventory(self._instances, Rates(once))
         self._metrics = Metrics(self._instances, once)
         self._places = places
+        self._preflight = Preflight(self._instances)
 
     @property
     def provider(self) -> str:
@@ -149,6 +152,10 @@ class AwsCloud:
     def list_objects(self) -> list[BillableObject]:
         """See ``Cloud.list_objects``."""
         return self._inventory.list_objects()
+
+    def preflight(self, offers: Sequence[Placement], root_volume_bytes: int) -> list[Readiness]:
+        """What would refuse a launch of the offers, as far as it can be told before anything is made."""
+        return self._preflight.check(offers, root_volume_bytes)
 
     def survey(self) -> Survey:
         """What the account lists, and the regions that do not answer."""

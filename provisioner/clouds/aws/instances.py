@@ -66,6 +66,16 @@ class Instances:
             raise self._spent(request, None)
         return made
 
+    def rehearse(self, request: InstanceRequest) -> None:
+        """Ask whether the create call would be allowed.
+
+        Raises:
+            GpuprovError: it would be refused, for want of rights or as invalid; of capacity EC2 says nothing.
+        """
+        parameters = self._parameters(request)
+        del parameters["ClientToken"]
+        self.api.rehearse("ec2", "RunInstances", request.placement.region, **parameters)
+
     def get(self, placement: Placement, instance_id: str) -> Instance | None:
         """See ``Cloud.get_instance``."""
         described = self.describe(placement.region, instance_id)

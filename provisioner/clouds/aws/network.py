@@ -64,6 +64,7 @@ class Network:
         self._lock = threading.Lock()
         self._subnets: dict[str, list[dict[str, Any]]] = {}
         self._vpcs: dict[str, str] = {}
+        self._defaults: dict[str, list[dict[str, Any]]] = {}
 
     def subnet(self, placement: Placement) -> str | None:
         """The user's subnet for a placement, or ``None`` where EC2 takes the default one of the zone.
@@ -81,6 +82,39 @@ class Network:
                 remedy="name one there in aws.subnets, or narrow placement.regions",
             )
         return str(fitting[0]["SubnetId"])
+
+    def candidates(self, placement: Placement) -> list[dict[str, Any]]:
+        """Subnets in which a machine of a placement may start, the one that is taken first: the user's, else the default ones."""
+        has_own = self._settings.vpc or self._settings.subnets
+        found = self._own_subnets(placement.region) if has_own else self._default_subnets(placement.region)
+        return [subnet for subnet in found if placement.zone in (None, subnet.get("AvailabilityZoneId"))]
+
+    def _default_subnets(self, region: str) -> list[dict[str, Any]]:
+        with self._lock:
+            known = self._defaults.get(region)
+        if known is None:
+            asked = [{"Name": "default-for-az", "Values": ["true"]}]
+            known = self._api.pages("ec2", "DescribeSubnets", region, "Subnets", Filters=asked)
+            with self._lock:
+                self._defaults[region] = known
+        return known
+
+    def rehearse(self, placement: Placement, tags: Mapping[str, str]) -> None:
+        """Ask whether a group could be made.
+
+        Raises:
+            GpuprovError: it would be refused.
+        """
+        name = _group_name(tags)
+        self._api.rehearse(
+            "ec2",
+            "CreateSecurityGroup",
+            placement.region,
+            GroupName=name,
+            Description=_DESCRIPTION.format(format_time(datetime.now(UTC))),
+            VpcId=self._vpc(placement.region),
+            TagSpecifications=tagging.specifications(["security-group"], tagging.write(name, tags)),
+        )
 
     def ensure_group(
         self, placement: Placement, tags: Mapping[str, str], cidrs: Sequence[str], ports: Sequence[int]

@@ -26,8 +26,11 @@ LOOK = (
 CHOOSE = (
     "ec2:DescribeCapacityReservations",
     "ec2:DescribeImages",
+    "ec2:DescribeInstanceTypeOfferings",
+    "ec2:DescribeRouteTables",
     "ec2:DescribeSubnets",
     "ec2:DescribeTags",
+    "ec2:DescribeVpcEndpoints",
     "ec2:DescribeVpcs",
     "servicequotas:GetServiceQuota",
     "ssm:GetParameter",

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from provisioner.clouds.aws.errors import About, translate
+from provisioner.clouds.aws.errors import About, code_of, translate
 from provisioner.clouds.aws.settings import AwsSettings
+from provisioner.errors import GpuprovError
 
 T = TypeVar("T")
 
@@ -80,6 +81,20 @@ class AwsApi:
             return answer
 
         return self._guarded(about, ask)
+
+    def rehearse(self, service: str, operation: str, region: str, **parameters: Any) -> None:
+        """Ask whether a call would be allowed, without its effect.
+
+        Source: EC2 API reference, common parameters: ``DryRun`` answers ``DryRunOperation`` where it would.
+
+        Raises:
+            GpuprovError: it would be refused.
+        """
+        try:
+            self.call(service, operation, region, once=True, DryRun=True, **parameters)
+        except GpuprovError as error:
+            if code_of(error) != "DryRunOperation":
+                raise
 
     def pages(self, service: str, operation: str, region: str, key: str, **parameters: Any) -> list[dict[str, Any]]:
         """The items under ``key`` of all pages of a list; all of them, or an error.

@@ -45,9 +45,15 @@ def life(rig, cloud, key, **request):
     cloud.read_console(place, machine.id)
 
 
+def made_ready(cloud, place):
+    """What ``up`` looks at before it makes anything."""
+    assert all(one.error is None for one in cloud.preflight((place,), 100 * GIB))
+
+
 def test_up_is_allowed_what_it_calls_and_nothing_more(aws_rig):
     fake = aws_rig.fake
     fake.quotas["us-east-1", "L-DB2E81BA"] = 64.0
+    made_ready(aws_rig.cloud, aws_rig.here)
     life(aws_rig, aws_rig.cloud, "token-1")
     life(aws_rig, aws_rig.cloud, "token-2", placement=aws_rig.spot, stop_on_shutdown=True)
     subnet = next(

@@ -1,0 +1,48 @@
+"""What refusals of single offers mean for the launch: exit codes as contracted."""
+
+from __future__ import annotations
+
+import pytest
+
+from provisioner.clouds.cloud import Placement, Readiness
+from provisioner.errors import CapacityError, CredentialsError, GpuprovError, QuotaError, Rejected, UsageError
+from provisioner.vocabulary import CapacityType
+from stacks import preflight
+from tests.fakes.cloud import FakeCloud
+
+A, B = (Placement("aws", "us-east-1", zone, "g6.xlarge", CapacityType.ON_DEMAND) for zone in ("z1", "z2"))
+
+
+def refused(*errors: tuple[Placement | None, GpuprovError]) -> GpuprovError | None:
+    found = [Readiness("x", place.key if place else None, error) for place, error in errors]
+    return preflight.refusal(found, (A, B))
+
+
+def test_one_offer_that_nothing_refuses_is_enough() -> None:
+    assert refused() is None
+    assert refused((A, QuotaError("q"))) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [
+        (QuotaError("q"), QuotaError("q"), 10),
+        (QuotaError("q"), CapacityError("c"), 7),
+        (CapacityError("c"), UsageError("u"), 2),
+        (QuotaError("q"), Rejected("r"), 4),
+    ],
+)
+def test_the_code_follows_the_precedence(first: GpuprovError, second: GpuprovError, code: int) -> None:
+    error = refused((A, first), (B, second))
+    assert error is not None
+    assert error.exit_code == code
+
+
+def test_missing_rights_refuse_everything() -> None:
+    error = refused((None, CredentialsError("no right")))
+    assert error is not None
+    assert error.exit_code == 3
+
+
+def test_a_cloud_that_cannot_tell_refuses_nothing() -> None:
+    assert preflight.look(FakeCloud(), (A, B), 1) == []
