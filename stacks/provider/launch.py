@@ -30,6 +30,7 @@ from stacks.provider.inputs import (
 from stacks.provider.inputs import failures as wrong_inputs
 from stacks.provider.journal import Note, Stage
 from stacks.provider.machine import (
+    LOOKS,
     VISIBILITY,
     Wanted,
     generation_of,
@@ -46,6 +47,7 @@ from stacks.provider.values import UNKNOWN, Properties, has_unknown, plain_map, 
 _READERS = {"workload": read_mapping, "offers": read_offers, "rootVolume": read_size}
 _ECHOED = ("rootVolume",)
 _POOLS_MAX = 20
+_LOOK_AGAIN_S = 0.2
 _GONE = (InstanceState.TERMINATED.value, InstanceState.INTERRUPTED.value)
 
 
@@ -174,7 +176,7 @@ class Launches:
         is_lost = set(facts.image) - {offer.key for offer in at("offers", known, read_offers)}
         if not stale and not is_lost:
             return Decision(moved)
-        seen = self._observe(facts, known)
+        seen = self._observe_surely(facts, known)
         if not seen.live:
             return Decision(moved | stale)
         current = seen.live[0]
@@ -208,6 +210,16 @@ class Launches:
         wanted = Wanted(at("offers", known, read_offers), at("workload", known, read_mapping), root_volume(known))
         root_bytes = root_volume(before) if before.get("rootVolume") is not None else None
         return reasons_for_new(wanted, current.placement, current.image, root_bytes)
+
+    def _observe_surely(self, facts: LaunchFacts, values: Mapping[str, Any]) -> Observed:
+        """As ``_observe``; that no machine lives counts only where several readings in a row say so."""
+        seen = self._observe(facts, values)
+        for _ in range(LOOKS - 1):
+            if seen.live:
+                break
+            self.session.lifeline.sleep(_LOOK_AGAIN_S)
+            seen = self._observe(facts, values)
+        return seen
 
     def _observe(self, facts: LaunchFacts, values: Mapping[str, Any]) -> Observed:
         """Machines of the stack in all regions in which they may be."""

@@ -67,6 +67,14 @@ def test_an_open_call_stays_open_where_its_security_group_is_refused(home: Path)
         _play(Case("adopt", Strike(index, Mode.ANSWERED, "UnfulfillableCapacity"), other_host=True), home)
 
 
+@pytest.mark.parametrize("other_host", [False, True])
+def test_one_list_without_the_machine_does_not_let_an_edit_pass_by_its_launch(home: Path, *, other_host: bool) -> None:
+    """Found by the matrix: the launch took the edit for one without a live machine, and no later run could replace it."""
+    for index, step in enumerate(matrix.steps_of("replace", home)):
+        if step == "find_instances":
+            _play(Case("replace", Strike(index, Mode.STALE), other_host=other_host), home)
+
+
 def _play(case: Case, home: Path) -> None:
     try:
         play(case, home / "case")

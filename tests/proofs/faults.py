@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -96,7 +96,7 @@ def _part(name: str, options: argparse.Namespace, place: Path) -> Count:
     count.commit = _commit()
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(asdict(count)), encoding="utf-8")
+        file.write_text(json.dumps(vars(count)), encoding="utf-8")
     return count
 
 
