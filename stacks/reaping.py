@@ -12,7 +12,6 @@ from typing import Any
 
 from provisioner import tags
 from provisioner.clouds.cloud import BillableObject, Cloud, Placement
-from provisioner.errors import UsageError
 from provisioner.reaper.decision import Step, Verdict
 from provisioner.reaper.machines import Machine, Observed, Sample
 from provisioner.reaper.sweep import Outcome, Sweep
@@ -159,15 +158,16 @@ def keepalive_line(machine: Machine) -> str:
 def notify(url: str, marks: Sequence[Verdict]) -> None:
     """Send the marks as JSON.
 
+    Args:
+        url: an http address that takes JSON by POST.
+        marks: what is told.
+
     Raises:
-        UsageError: no http address.
         OSError: it was not taken.
     """
-    if not url.startswith(("https://", "http://")):
-        raise UsageError(f"--notify {url!r} is no http address", remedy="give one that takes JSON by POST")
     body = json.dumps(marks_document(marks)).encode()
-    request = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json"}, method="POST")  # noqa: S310 - checked above
-    with urllib.request.urlopen(request, timeout=_NOTIFY_TIMEOUT_S):  # noqa: S310 - checked above
+    request = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json"}, method="POST")  # noqa: S310 - an http address, see above
+    with urllib.request.urlopen(request, timeout=_NOTIFY_TIMEOUT_S):  # noqa: S310 - an http address, see above
         pass
 
 
@@ -206,7 +206,7 @@ def lines(done: Sweep) -> list[str]:
         verdict, machine = outcome.verdict, outcome.verdict.machine
         if verdict.step is Step.KEEP and outcome.error is None:
             continue
-        word = _word(outcome, dry=done.dry)
+        word = _word(outcome)
         price = "price unknown" if machine.price_usd_per_hour is None else f"{machine.price_usd_per_hour:.4f} USD/h"
         after = "" if verdict.ending is None else f" ({verdict.ending.reason}{_rest(verdict)})"
         due = "" if verdict.due_at is None or verdict.step is Step.ACT else f", due {format_time(verdict.due_at)}"
@@ -224,17 +224,17 @@ def _rest(verdict: Verdict) -> str:
     return f"; stopped it costs {rest:.4f} USD/h" if is_stop and rest is not None else ""
 
 
-def _word(outcome: Outcome, *, dry: bool) -> str:
+def _word(outcome: Outcome) -> str:
     verdict = outcome.verdict
     how = verdict.ending.how if verdict.ending is not None else "end"
     past = {"stop": "stopped", "terminate": "terminated"}.get(how, how)
     if outcome.held_back:
         return "held back by the limits of this sweep"
     words = {
-        Step.MARK: "would be marked" if dry else "marked",
+        Step.MARK: "marked" if outcome.done else "would be marked",
         Step.WAIT: f"marked, waits to {how}",
-        Step.ACT: f"would be {past}" if dry or not outcome.done else past,
-        Step.UNMARK: "would lose its mark" if dry else "works again, mark taken away",
+        Step.ACT: past if outcome.done else f"would be {past}",
+        Step.UNMARK: "works again, mark taken away" if outcome.done else "would lose its mark",
         Step.KEEP: "kept",
     }
     return words[verdict.step]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from provisioner.cli import stack_options as options
-from provisioner.errors import NotFound, UsageError
+from provisioner.errors import CloudError, NotFound, UsageError
 
 if TYPE_CHECKING:
     from provisioner.clouds.cloud import Instance
@@ -29,6 +30,8 @@ _TOOLS = {
 @options.backend_option
 def command(stack: str, *, port: int | None, local_port: int | None, only_print: bool, backend: str | None) -> None:
     """Open a shell on the machine of STACK, or forward one of its ports: by SSM on AWS, by IAP on GCP."""
+    if local_port is not None and port is None:
+        raise UsageError("--local-port says where a forwarded port shows here", remedy="add --port")
     from stacks import own_machine
     from stacks.clouds import cloud_of
 
@@ -42,16 +45,21 @@ def command(stack: str, *, port: int | None, local_port: int | None, only_print:
     settings = state.settings or {}
     words = argv(instance, port, local_port, profile=str(settings.get("profile") or "") or None)
     if only_print:
-        click.echo(" ".join(words))
+        click.echo(shlex.join(words))
         return
     if provider == "sandbox":
         raise UsageError(
             "a machine of the sandbox has nothing inside to connect to",
-            remedy=f"on a real cloud this runs: {' '.join(words)}",
+            remedy=f"on a real cloud this runs: {shlex.join(words)}",
         )
     if shutil.which(words[0]) is None:
         raise UsageError(f"there is no `{words[0]}` on PATH", remedy=_TOOLS[words[0]])
-    raise click.exceptions.Exit(subprocess.run(words, check=False).returncode)
+    code = subprocess.run(words, check=False).returncode
+    if code != 0:
+        # Its numbers are not ours: 2 or 5 of a shell would read as a wrong spec or a policy violation.
+        raise CloudError(
+            f"`{words[0]}` ended with {code}", remedy=f"what it printed says why; it was: {shlex.join(words)}"
+        )
 
 
 def argv(instance: Instance, port: int | None, local_port: int | None, profile: str | None = None) -> list[str]:

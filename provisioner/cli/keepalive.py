@@ -25,6 +25,7 @@ def command(stack: str, *, period: timedelta, backend: str | None, form: str) ->
     from provisioner import tags
     from provisioner.clouds.cloud import InstanceState
     from provisioner.reaper import machines
+    from provisioner.reaper.decision import Cause
     from stacks import own_machine
     from stacks.clouds import cloud_of
 
@@ -38,7 +39,8 @@ def command(stack: str, *, period: timedelta, backend: str | None, form: str) ->
         raise NotFound(f"{instance.id} is {instance.state}: there is nothing to keep", remedy=f"gpuprov start {stack}")
     until = cloud.now() + period
     written = {tags.LEASE_UNTIL: tags.format_time(until)}
-    if instance.tags.get(machines.DUE, tags.NONE) != tags.NONE:
+    # Only the mark of an idle machine goes: one past its lifetime would win a new grace by it.
+    if instance.tags.get(machines.CAUSE) == Cause.IDLE:
         written |= {machines.DUE: tags.NONE, machines.CAUSE: tags.NONE}
     cloud.set_tags(instance.placement, instance.id, written)
     ends = tags.parse_time(instance.tags.get(tags.EXPIRES_AT, tags.NONE))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from time import sleep
@@ -11,23 +12,35 @@ from typing import TYPE_CHECKING
 import click
 
 from provisioner.cli import stack_options as options
-from provisioner.cli.settings import current, say, warn
-from provisioner.errors import CloudError
+from provisioner.cli.settings import current, default_cloud, say, warn
+from provisioner.errors import CloudError, GpuprovError, UsageError
 
 if TYPE_CHECKING:
-    from provisioner.clouds.cloud import Cloud
+    from decimal import Decimal
+
+    from provisioner.clouds.cloud import BillableObject, Cloud
     from provisioner.reaper.sweep import Limits, Sweep
+
+
+SHORTEST_PAUSE = timedelta(seconds=1)
+
+
+def _http_address(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """An address that is refused before anything is marked, and not when the marks are to be sent."""
+    if value is not None and not value.startswith(("https://", "http://")):
+        raise click.BadParameter(f"{value!r} is no http address; give one that takes JSON by POST", context, parameter)
+    return value
 
 
 @click.command("reap")
 @click.option("--yes", "-y", is_flag=True, help="Mark and end; without it nothing is changed.")
 @options.cloud_option
-@click.option("--watch", is_flag=True, help="Sweep again and again, until interrupted.")
+@click.option("--watch", is_flag=True, help="Sweep again and again, until interrupted; JSON is one document a sweep.")
 @click.option(
     "--every", metavar="DURATION", callback=options.read_duration, default="1m", show_default=True, help="With --watch."
 )
 @click.option("--report", is_flag=True, help="Also list GPU machines that are not ours; they are only read.")
-@click.option("--notify", metavar="URL", help="Send each new mark there as JSON.")
+@click.option("--notify", metavar="URL", callback=_http_address, help="Send each new mark there as JSON.")
 @click.option("--max-count", type=click.IntRange(1), default=20, show_default=True, help="Most machines a sweep.")
 @click.option(
     "--max-share", type=click.IntRange(1, 100), default=50, show_default=True, help="Most of all machines, in percent."
@@ -46,27 +59,33 @@ def command(
     form: str,
 ) -> None:
     """Find machines that are idle, over age or stopped too long: mark, wait a grace, look again, stop or terminate."""
+    if every < SHORTEST_PAUSE:
+        raise UsageError("--every is shorter than a second", remedy="write it as 1m")
     options.cancel_on_signals()
     from provisioner.reaper.sweep import Limits
     from stacks.clouds import open_cloud
 
-    account = open_cloud(options.chosen_cloud(cloud) or "sandbox", current().home)
+    account = open_cloud(cloud or default_cloud(), current().home)
     limits = Limits(max_count, max_share / 100)
     while True:
-        done = _sweep(account, limits, yes=yes, report=report, notify=notify, form=form)
+        try:
+            _sweep(account, limits, yes=yes, report=report, notify=notify, form=form)
+        except GpuprovError as error:
+            # One that watches outlives a bad minute of the cloud; missing rights stay missing, and end it.
+            if not watch or error.exit_code != CloudError.exit_code:
+                raise
+            warn(f"this sweep has failed, the next comes: {error}")
         if not watch:
-            break
+            return
         sleep(every.total_seconds())
-    failed = [outcome for outcome in done.outcomes if outcome.error is not None]
-    if failed:
-        first = failed[0]
-        raise CloudError(
-            f"{len(failed)} machines could not be handled, {first.verdict.machine.id} first: {first.error}",
-            remedy="run it again; what was done is done",
-        )
 
 
-def _sweep(account: Cloud, limits: Limits, *, yes: bool, report: bool, notify: str | None, form: str) -> Sweep:
+def _sweep(account: Cloud, limits: Limits, *, yes: bool, report: bool, notify: str | None, form: str) -> None:
+    """One sweep, told in whole.
+
+    Raises:
+        GpuprovError: the account cannot be listed, or a machine could not be handled.
+    """
     from provisioner.reaper.sweep import marked, sweep
     from stacks import reaping
 
@@ -82,27 +101,35 @@ def _sweep(account: Cloud, limits: Limits, *, yes: bool, report: bool, notify: s
     if summary and marks:
         with Path(summary).open("a", encoding="utf-8") as page:
             page.write("".join(f"- {reaping.announcement(mark)}\n" for mark in marks))
-    if form == "json":
-        options.emit(reaping.document(done, foreign, account.provider))
-        return done
+    failure = done.error()
+    document = reaping.document(done, foreign, account.provider)
+    if form == "table":
+        _print(done, foreign, yes=yes)
+    elif failure is None:
+        options.emit(document)
+    if failure is not None:
+        raise options.documented(failure, document, form)
+
+
+def _print(done: Sweep, foreign: Sequence[BillableObject], *, yes: bool) -> None:
+    from stacks import reaping
+
     for line in reaping.lines(done) or [f"{len(done.outcomes)} machines, none idle, over age or stopped too long"]:
         click.echo(line)
     for entry in foreign:
         kind = entry.extra.get("instance_type", "")
         click.echo(f"not ours: {entry.id} ({kind}) {entry.state} in {entry.cloud} {entry.region}")
     _say_total(done, yes=yes)
-    return done
 
 
 def _say_total(done: Sweep, *, yes: bool) -> None:
-    from provisioner.units import format_usd
-
-    def price(amount: object) -> str:
-        from decimal import Decimal
-
-        return f"{format_usd(amount, 4)}/h" if isinstance(amount, Decimal) else "an unknown price"
-
     if done.idle_usd_per_hour != 0:
-        say(f"saved {price(done.saved_usd_per_hour)} now; all that is marked costs {price(done.idle_usd_per_hour)}")
+        say(f"saved {_price(done.saved_usd_per_hour)} now; all that is marked costs {_price(done.idle_usd_per_hour)}")
     if not yes:
         say("dry run: nothing was changed; --yes marks, and ends what is due")
+
+
+def _price(amount: Decimal | None) -> str:
+    from provisioner.units import format_usd
+
+    return "an unknown price" if amount is None else f"{format_usd(amount, 4)}/h"

@@ -102,12 +102,13 @@ def _cause(machine: Machine, evidence: Evidence | None, now: datetime) -> tuple[
         return _stopped(machine, now)
     if not machine.is_running:
         return None, f"it is {machine.state}", None
-    lease = machines.lease_until(machine)
-    if lease is not None and lease > now:
-        return None, f"kept until {tags.format_time(lease)}", None
     expires_at = machines.expires_at(machine)
     if expires_at is not None and now - expires_at > OVERDUE:
         return Cause.OVER_AGE, f"its lifetime ended at {tags.format_time(expires_at)}", None
+    # A keepalive holds off idleness alone: the lifetime is a limit on money, on the machine and from outside alike.
+    lease = machines.lease_until(machine)
+    if lease is not None and lease > now:
+        return None, f"kept until {tags.format_time(lease)}", None
     threshold = machines.idle_after(machine, evidence.idle_after if evidence is not None else None)
     if threshold is None:
         return None, "no idle limit", None

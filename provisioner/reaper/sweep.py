@@ -62,6 +62,19 @@ class Sweep:
         """What all machines that are marked or due cost an hour."""
         return saving(o.verdict for o in self.outcomes if o.verdict.cause is not None)
 
+    def error(self) -> GpuprovError | None:
+        """What must be told as a failure: machines that could not be looked at, marked or ended; of the kind of the first."""
+        failed = [(o.verdict.machine.id, o.error) for o in self.outcomes if o.error is not None]
+        if not failed:
+            return None
+        machine, first = failed[0]
+        count = "1 machine" if len(failed) == 1 else f"{len(failed)} machines"
+        return type(first)(
+            f"{count} could not be handled, {machine} first: {first.message}",
+            where=first.where,
+            remedy=first.remedy or "run it again; what was done is done",
+        )
+
 
 def saving(verdicts: Iterable[Verdict]) -> Decimal | None:
     """What ending these saves an hour: all of a machine, less what a stopped one bills on."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +15,7 @@ from provisioner.cli.connect import argv
 from provisioner.cli.main import run
 from provisioner.clouds.cloud import InstanceRequest, Placement
 from provisioner.clouds.sandbox.cloud import SandboxCloud
+from provisioner.errors import CloudError, CredentialsError
 from provisioner.units import GIB
 from provisioner.vocabulary import CapacityType
 from tests.clouds.conftest import read_catalog_once
@@ -135,6 +138,52 @@ def test_a_hook_that_is_down_is_a_warning(cloud, gpuprov):
     assert "could not be sent" in err
 
 
+def test_an_address_that_is_none_is_refused_before_anything_is_marked(cloud, gpuprov):
+    machine = create(cloud)
+    cloud.controls.set_telemetry(machine.id, QUIET)
+    cloud.controls.advance_clock(timedelta(hours=1))
+    code, _, err = gpuprov("reap", "--yes", "--notify", "ftp://example.com")
+    assert code == 2
+    assert "is no http address" in err
+    assert not any(key.startswith("gpuprov-reap") for key in cloud.get_instance(HERE, machine.id).tags)
+
+
+def test_a_pause_of_no_time_is_refused(gpuprov):
+    assert gpuprov("reap", "--watch", "--every", "0s")[0] == 2
+
+
+def test_a_machine_that_cannot_be_marked_is_one_document_with_its_error(cloud, gpuprov, monkeypatch):
+    machine = create(cloud)
+    cloud.controls.set_telemetry(machine.id, QUIET)
+    cloud.controls.advance_clock(timedelta(hours=1))
+
+    def refuse(self, *_):
+        raise CredentialsError("no right to write tags", remedy="grant ec2:CreateTags")
+
+    monkeypatch.setattr(SandboxCloud, "set_tags", refuse)
+    code, out, err = gpuprov("reap", "--yes", "--format", "json")
+    found = json.loads(out)
+    assert code == found["error"]["code"] == 3
+    assert found["schema"] == "gpuprov.reap/1"
+    assert found["objects"][0]["error"] == "no right to write tags"
+    assert err.count("error:") == 1
+    _, table, _ = gpuprov("reap", "--yes")
+    assert "would be marked" in table
+
+
+def test_a_watch_outlives_a_failed_sweep(cloud, gpuprov, monkeypatch):
+    answers = iter([CloudError("the API is down"), CredentialsError("the key has expired")])
+
+    def fail(self):
+        raise next(answers)
+
+    monkeypatch.setattr(SandboxCloud, "list_objects", fail)
+    monkeypatch.setattr("provisioner.cli.reap.sleep", lambda _: None)
+    code, _, err = gpuprov("reap", "--watch")
+    assert code == 3
+    assert "this sweep has failed, the next comes: the API is down" in err
+
+
 def test_a_report_lists_machines_of_others_and_never_touches_them(cloud, gpuprov):
     request = InstanceRequest("token-9", "theirs", HERE, "ami-1", 100 * GIB, {"team": "x"})
     made = cloud.create_instance(request)
@@ -173,3 +222,48 @@ def test_connect_needs_no_open_port(cloud):
     forwarded = argv(machine, 8000, 9000, "work")
     assert forwarded[-1] == '{"portNumber":["8000"],"localPortNumber":["9000"]}'
     assert "--profile" in forwarded
+
+
+def test_a_local_port_without_a_port_is_refused(gpuprov):
+    code, _, err = gpuprov("connect", "nothing", "--local-port", "9000")
+    assert code == 2
+    assert "add --port" in err
+
+
+@pytest.fixture
+def connected(monkeypatch):
+    """A running machine of a stack on AWS, as ``connect`` and ``keepalive`` find it; gives its tags and what was written."""
+    carried, written = {"gpuprov:expires-at": "none"}, {}
+    instance = SimpleNamespace(id="i-1", name="chat", placement=HERE, state="running", tags=carried)
+    found = SimpleNamespace(
+        now=lambda: datetime(2026, 11, 30, tzinfo=UTC), set_tags=lambda place, one, tags: written.update(tags)
+    )
+    state = SimpleNamespace(provider="aws", settings={})
+    site = SimpleNamespace(existing=lambda name: state, home=None)
+    monkeypatch.setattr("provisioner.cli.stack_options.open_site", lambda backend: site)
+    monkeypatch.setattr("stacks.clouds.cloud_of", lambda *_: found)
+    monkeypatch.setattr("stacks.own_machine.machine_of", lambda *_: instance)
+    return carried, written
+
+
+def test_the_printed_command_can_be_pasted_into_a_shell(gpuprov, connected):
+    code, out, _ = gpuprov("connect", "chat", "--port", "8000", "--print")
+    assert code == 0
+    assert shlex.split(out)[-1] == '{"portNumber":["8000"],"localPortNumber":["8000"]}'
+
+
+def test_a_connection_that_fails_is_a_failure_of_the_cloud(gpuprov, connected, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    monkeypatch.setattr("subprocess.run", lambda words, check: SimpleNamespace(returncode=5))
+    code, _, err = gpuprov("connect", "chat")
+    assert code == 4
+    assert "error: `aws` ended with 5" in err
+
+
+@pytest.mark.parametrize(("cause", "is_lifted"), [("idle", True), ("over-age", False)])
+def test_a_keepalive_lifts_the_mark_of_an_idle_machine_alone(gpuprov, connected, cause, is_lifted):
+    carried, written = connected
+    carried |= {"gpuprov-reap-due": "2026-11-30T01:00:00Z", "gpuprov-reap-for": cause}
+    assert gpuprov("keepalive", "chat", "--for", "2h")[0] == 0
+    assert written["gpuprov-lease-until"] == "2026-11-30T02:00:00Z"
+    assert ("gpuprov-reap-due" in written) is is_lifted

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner import tags
-from provisioner.errors import CloudError, Rejected
+from provisioner.errors import CloudError, CredentialsError, Rejected
 from provisioner.reaper import machines
 from provisioner.reaper.decision import Cause, Step, decide
 from provisioner.reaper.evidence import SILENT_AFTER, Evidence, judge
@@ -233,3 +233,25 @@ def test_a_series_with_a_gap_or_an_end_starts_anew():
     assert judge(Observed(points[:20]), START).state == "unknown"
     lacking = [*points[:-1], Sample(START, {k: v for k, v in QUIET_READING.items() if k != "gpus"})]
     assert judge(Observed(lacking), START).state == "unknown"
+
+
+def test_a_keepalive_does_not_hold_off_the_end_of_a_lifetime():
+    kept = tags.format_time(START + timedelta(hours=2))
+    over = tags.format_time(START - timedelta(minutes=20))
+    done = run(account(machine(tags={tags.LEASE_UNTIL: kept, tags.EXPIRES_AT: over})))
+    assert [outcome.verdict.cause for outcome in done.outcomes] == [Cause.OVER_AGE]
+
+
+def test_the_failure_of_a_sweep_is_of_the_kind_of_the_first_and_counts_all():
+    found = account(machine(0), machine(1), machine(2))
+
+    def refuse(one, since):
+        if one.id != machine(2).id:
+            raise CredentialsError("no right to read metrics", remedy="grant it")
+        return quiet(START)
+
+    found.observe = refuse
+    error = run(found).error()
+    assert isinstance(error, CredentialsError)
+    assert str(error) == f"2 machines could not be handled, {machine(0).id} first: no right to read metrics; grant it"
+    assert run(account(machine())).error() is None
