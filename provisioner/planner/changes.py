@@ -87,13 +87,18 @@ class Dial:
     turned: Callable[[int], Request]
 
 
-def requirement_changes(request: Request, *, is_short_of_quota: bool = False) -> Iterator[Change]:
-    """Each hard requirement opened on its own, with the value that would do."""
+def requirement_changes(
+    request: Request, *, is_short_of_quota: bool = False, gives_least: bool = False
+) -> Iterator[Change]:
+    """Each hard requirement opened on its own, with the value that would do.
+
+    ``gives_least``: deadlines and targets give way as little as they must, instead of to what is cheapest without them.
+    """
     if is_short_of_quota:
         yield Change(opened(request, keeps_quotas=False), _raise_quota)
     yield from _place_changes(request)
-    yield from _money_changes(request)
-    yield from _target_changes(request)
+    yield from _money_changes(request, gives_least=gives_least)
+    yield from _target_changes(request, gives_least=gives_least)
     yield from _degree_changes(request)
 
 
@@ -136,7 +141,7 @@ def _buy_as(candidate: Candidate) -> str:
     return f"set placement.capacity to {candidate.offer.capacity_type}"
 
 
-def _money_changes(request: Request) -> Iterator[Change]:
+def _money_changes(request: Request, *, gives_least: bool) -> Iterator[Change]:
     """Price, bill and time."""
     wanted = request.requirements
     if wanted.max_price_usd_per_hour is not None:
@@ -144,7 +149,8 @@ def _money_changes(request: Request) -> Iterator[Change]:
     if wanted.budget is not None:
         yield Change(opened(request, budget=None), _raise_budget(wanted.budget), _lowest_bill(wanted.budget))
     if wanted.deadline_hours is not None:
-        yield Change(_unhurried(request), _extend_deadline, _shortest_run)
+        free = _unhurried(request) if gives_least else opened(request, deadline_hours=None)
+        yield Change(free, _extend_deadline, _shortest_run)
 
 
 def _unhurried(request: Request) -> Request:
@@ -238,7 +244,7 @@ def _extend_deadline(candidate: Candidate) -> str:
     return f"extend placement.deadline to {math.ceil(hours)}h" if hours is not None else "remove placement.deadline"
 
 
-def _target_changes(request: Request) -> Iterator[Change]:
+def _target_changes(request: Request, *, gives_least: bool) -> Iterator[Change]:
     """Each target dropped on its own; the words give what is predicted."""
     workload, inference = request.workload, request.workload.inference
     if inference is None:
@@ -263,10 +269,8 @@ def _target_changes(request: Request) -> Iterator[Change]:
         if getattr(inference.targets, key) is not None:
             targets = inference.targets.model_copy(update={key: None})
             changed: dict[str, object] = {"inference": inference.model_copy(update={"targets": targets})}
-            if (
-                key == "tokens_per_second_per_request"
-            ):  # the layout with the fastest stream, not that with the most tokens
-                changed["optimize"] = Objective.LATENCY
+            if gives_least and key == "tokens_per_second_per_request":
+                changed["optimize"] = Objective.LATENCY  # layouts with the fastest stream, not with the most tokens
             relaxed = workload.model_copy(update=changed)
             yield Change(replace(request, workload=relaxed), words, pick)
 

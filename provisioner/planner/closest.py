@@ -51,7 +51,7 @@ class _Probe:
 
     def requirement_texts(self) -> Iterator[str]:
         """Requirements that would do when opened."""
-        for change in requirement_changes(self._request, is_short_of_quota=self._is_short_of_quota):
+        for change in requirement_changes(self._request, is_short_of_quota=self._is_short_of_quota, gives_least=True):
             found = self._search(change.request)
             self._opening.append((change, found))
             if found:

@@ -38,6 +38,21 @@ def test_another_region_is_named(serve, catalog):
     assert any("to placement.regions: " in line for line in plan.what_if)
 
 
+def test_a_later_deadline_is_named_with_what_it_saves(finetune, catalog):
+    training = {"method": "full", "tokens": "2B", "sequence_tokens": 4096, "checkpoint": {"resumable": True}}
+    workload = finetune(training=training, placement={"deadline": "12h"})
+    plan = explained(workload, catalog)
+    line = next(line for line in plan.what_if if line.startswith("extend placement.deadline"))
+    assert " cheaper" in line
+
+
+def test_a_lower_target_is_named_with_what_it_saves(serve, catalog):
+    targets = {"tokens_per_second_per_request": 60}
+    plan = explained(serve(inference={"concurrency": 1, "targets": targets}), catalog)
+    line = next(line for line in plan.what_if if line.startswith("lower inference.targets"))
+    assert " cheaper" in line
+
+
 def test_only_an_explanation_plans_what_ifs(serve, catalog, plan_of):
     workload = serve()
     assert plan_of(workload).what_if == ()
