@@ -74,7 +74,12 @@ def _run(order: Order, catalog: Catalog, today: date, planner: Callable[[Workloa
         write_baseline(order.baseline, verdict)
         verdict = judge(reading.subjects, replace(policy, baseline=_marks(order.baseline)), today)
     report = Report(verdict, policy.root, reading.files, reading.skipped, reading.left_out)
-    return Checked(report, tuple(redact(warning) for warning in reading.warnings))
+    warnings = [redact(warning) for warning in reading.warnings]
+    if policy.baseline and not any(finding.in_baseline for finding in verdict.results):
+        warnings.append(
+            f"nothing of the baseline {order.baseline} is found any more: remove it, or is it another project's?"
+        )
+    return Checked(report, tuple(warnings))
 
 
 def policy_of(order: Order, today: date) -> Policy:

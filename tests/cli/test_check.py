@@ -195,6 +195,15 @@ def test_a_baseline_lets_old_findings_pass(check: Check, tmp_path: Path) -> None
     assert len(answer.document) == 1
 
 
+def test_a_baseline_that_covers_nothing_is_said(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "b.json").write_text(
+        '{"schema": "gpuprov.baseline/1", "findings": [{"fingerprint": "of another project"}]}'
+    )
+    answer = check("w.yaml", "--baseline", "b.json", w_yaml=OPEN)
+    assert answer.code == 5
+    assert "nothing of the baseline b.json is found" in answer.err
+
+
 @pytest.mark.parametrize("form", ["json", "sarif", "gitlab"])
 def test_a_saved_report_is_a_baseline(check: Check, form: str) -> None:
     assert check("workload.yaml", "--format", form, "-o", "old.json", workload_yaml=OPEN).code == 5
