@@ -8,7 +8,6 @@ llama.cpp; read 2026-11.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
@@ -72,6 +71,8 @@ def read_settings(engine: Engine, command: Sequence[str]) -> dict[EngineSetting,
 
 def _words(command: Sequence[str]) -> Iterator[str]:
     """The words of a command; an argument of several words is one that a shell splits."""
+    import shlex  # only where a command is read at all
+
     for argument in command:
         if not any(character.isspace() for character in argument):
             yield argument

@@ -130,7 +130,7 @@ def _with_choice(facts: OfferedFacts, workload: Workload, plan: Plan, placer: Pl
         fit=fit,
         planned=placer.planned(workload, instance, gpu, fit),
         quota=placer.quota(instance, place_of("choice", choice)),
-        cuda_least=placer.cuda_least(gpu),
+        cuda_least=placer.cuda_least(workload, gpu),
         price_usd_per_hour=choice.price_usd_per_hour,
         price_as_of=choice.price_as_of,
     )

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from policies.engine_flags import EngineSetting
-from policies.facts import UNKNOWN, Candidate, Known, QuotaRoom, Unknown
+from policies.facts import UNKNOWN, Candidate, Known, QuotaRoom, Unknown, value_of
 from provisioner.catalog.offers import Offer
 from provisioner.catalog.snapshot import Catalog
 from provisioner.errors import UsageError
@@ -79,7 +79,7 @@ class Placer:
             instance=instance,
             gpu=gpu,
             quota=self.quota(instance, place),
-            cuda_least=self.cuda_least(gpu),
+            cuda_least=self.cuda_least(workload, gpu),
             price_usd_per_hour=price,
             price_as_of=as_of,
             regions_offered=frozenset(offer.region for offer in offers) if instance is not None else None,
@@ -183,8 +183,10 @@ class Placer:
             return None
         return next((row for row in self.catalog.driver_floors if capability in row.compute_capabilities), None)
 
-    def cuda_least(self, gpu: Gpu | None) -> tuple[int, int] | None:
-        """The oldest CUDA version that knows a GPU; ``None`` where any will do or that is not noted."""
+    def cuda_least(self, workload: Known[Workload], gpu: Gpu | None) -> tuple[int, int] | None:
+        """The oldest CUDA version that knows a GPU; ``None`` where any will do or that is not noted, or no container asks."""
+        if not isinstance(workload, Unknown) and value_of(workload, "run.image") is None:
+            return None
         floor = self.driver_floor(gpu)
         match = _CUDA_LEAST.search(floor.cuda) if floor is not None else None
         return (int(match[1]), int(match[2])) if match else None

@@ -117,15 +117,16 @@ def host_maintenance(facts: MachineFacts, setting: Setting) -> Iterator[Outcome]
         )
 
 
-_CUDA_TAG = re.compile(r"(?:^|[^a-z0-9])cu(?:da)?[-_]?(\d{2})(\d)(?![\d.])|cuda[-_:]?(\d{2})\.(\d{1,2})", re.IGNORECASE)
-_CUDA_IMAGE = re.compile(r"(?:^|/)cuda:(\d{2})\.(\d{1,2})", re.IGNORECASE)
-_DRIVER = re.compile(r"nvidia[-_](?:driver[-_])?(\d{3})(?!\d)", re.IGNORECASE)
+_CUDA_TAG = r"(?:^|[^a-z0-9])cu(?:da)?[-_]?(\d{2})(\d)(?![\d.])|cuda[-_:]?(\d{2})\.(\d{1,2})"
+_CUDA_IMAGE = r"(?:^|/)cuda:(\d{2})\.(\d{1,2})"
+_DRIVER = r"nvidia[-_](?:driver[-_])?(\d{3})(?!\d)"
+"""Patterns of names in any case, compiled where a name is looked at."""
 
 
 def cuda_of(image: str) -> tuple[int, int] | None:
     """The CUDA version that a container image's name tells (``cu118``, ``cuda12.8``, ``nvidia/cuda:11.4.3``), or ``None``."""
     name = image.partition("@")[0]
-    match = _CUDA_IMAGE.search(name) or _CUDA_TAG.search(name)
+    match = re.search(_CUDA_IMAGE, name, re.IGNORECASE) or re.search(_CUDA_TAG, name, re.IGNORECASE)
     if match is None:
         return None
     major, minor = (group for group in match.groups() if group is not None)
@@ -166,7 +167,7 @@ def image_driver(facts: MachineFacts, setting: Setting) -> Iterator[Outcome]:
         if facts.driver_branches is not None:
             yield unknown("image", f"the driver of {facts.name} is not known yet", "write the image as a constant")
         return
-    match = _DRIVER.search(facts.image or "")
+    match = re.search(_DRIVER, facts.image or "", re.IGNORECASE)
     if match is None or facts.driver_branches is None:
         return
     if isinstance(facts.driver_branches, Unknown):
