@@ -1,0 +1,94 @@
+"""More of what EC2 documents, held by the bare SDK: dry runs, interfaces, ways out, offerings, ends that may be repeated."""
+
+from __future__ import annotations
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from tests.clouds.aws.test_emulator import ENDS, REGION, SPOT, launch, refused, state
+
+
+@pytest.fixture
+def fake(aws_rig):
+    return aws_rig.fake
+
+
+@pytest.fixture
+def ec2(fake):
+    return boto3.client("ec2", region_name=REGION, config=Config(retries={"total_max_attempts": 1}))
+
+
+def test_a_dry_run_answers_412_and_makes_nothing(ec2):
+    assert refused(launch, ec2=ec2, DryRun=True) == ("DryRunOperation", 412)
+    assert ec2.describe_instances()["Reservations"] == []
+
+
+def test_the_interface_that_a_launch_makes_ends_with_its_machine(ec2):
+    made = launch(ec2)["InstanceId"]
+    (before,) = ec2.describe_network_interfaces()["NetworkInterfaces"]
+    assert before["Attachment"]["InstanceId"] == made
+    ec2.terminate_instances(InstanceIds=[made])
+    assert ec2.describe_network_interfaces()["NetworkInterfaces"] == []
+
+
+def test_a_default_vpc_has_one_way_out_however_often_it_is_asked(ec2):
+    def ways():
+        tables = ec2.describe_route_tables()["RouteTables"]
+        return [r["GatewayId"] for table in tables for r in table["Routes"] if r["DestinationCidrBlock"] == "0.0.0.0/0"]
+
+    (first,) = ways()
+    assert first.startswith("igw-")
+    assert ways() == [first]
+
+
+def test_default_subnets_give_public_addresses_and_count_them(ec2):
+    launch(ec2)
+    subnets = ec2.describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])["Subnets"]
+    assert all(one["MapPublicIpOnLaunch"] for one in subnets)
+    assert len({one["AvailableIpAddressCount"] for one in subnets}) == 2  # one of them has given an address away
+
+
+def test_offerings_are_told_by_zone_id(ec2):
+    found = ec2.describe_instance_type_offerings(
+        LocationType="availability-zone-id", Filters=[{"Name": "instance-type", "Values": ["p4d.24xlarge"]}]
+    )["InstanceTypeOfferings"]
+    assert found
+    assert all(one["Location"].startswith("use1-az") for one in found)
+
+
+def test_an_end_may_be_repeated_and_closes_a_one_time_request(ec2):
+    made = launch(ec2, **SPOT, **ENDS)
+    for _ in range(2):
+        ec2.terminate_instances(InstanceIds=[made["InstanceId"]])
+    assert state(ec2, made["InstanceId"]) == "terminated"
+    (request,) = ec2.describe_spot_instance_requests()["SpotInstanceRequests"]
+    assert request["State"] == "closed"
+
+
+def test_a_stop_says_when_and_by_whom(ec2):
+    made = launch(ec2)["InstanceId"]
+    ec2.stop_instances(InstanceIds=[made])
+    ((machine,),) = [one["Instances"] for one in ec2.describe_instances(InstanceIds=[made])["Reservations"]]
+    assert machine["StateTransitionReason"].startswith("User initiated (")
+    assert machine["StateReason"]["Code"] == "Client.UserInitiatedShutdown"
+
+
+def test_one_unknown_id_fails_the_whole_call(ec2):
+    made = launch(ec2)["InstanceId"]
+    ids = [made, "i-0ffffffffffffffff"]
+    assert refused(ec2.terminate_instances, InstanceIds=ids)[0] == "InvalidInstanceID.NotFound"
+    assert state(ec2, made) == "running"
+
+
+def test_a_region_is_an_account_of_its_own(ec2):
+    launch(ec2)
+    away = boto3.client("ec2", region_name="eu-west-1")
+    assert away.describe_instances()["Reservations"] == []
+
+
+def test_unknown_disks_groups_and_requests_have_codes_of_their_own(ec2):
+    assert refused(ec2.delete_volume, VolumeId="vol-0ffffffffffffffff")[0] == "InvalidVolume.NotFound"
+    assert refused(ec2.delete_security_group, GroupId="sg-0ffffffffffffffff")[0] == "InvalidGroup.NotFound"
+    code, _ = refused(ec2.cancel_spot_instance_requests, SpotInstanceRequestIds=["sir-0"])
+    assert code == "InvalidSpotInstanceRequestID.NotFound"
