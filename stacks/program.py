@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from math import ceil
 from typing import Any
 
 from provisioner import tags
 from provisioner.errors import NothingFits, UsageError
+from provisioner.planner.machine_facts import node_document, predicted_lifetime
 from provisioner.planner.plan import Plan, PlannedOffer
-from provisioner.sizing.start_up import idle_after_s
-from provisioner.units import format_duration
 from provisioner.workload.spec import Workload
 from stacks.state import GPU_INSTANCE, LAUNCH, VOLUME, StackState
 
@@ -23,8 +20,6 @@ LAUNCH_NAME = "launch"
 INSTANCE_NAME = "instance"
 DISK_KINDS = ("data", "checkpoints")
 """Storage of a plan that outlives the machine; root and local disks come and go with it."""
-LIFETIME_FACTOR = 2
-"""Lifetime of a run of predicted length: twice that, since predictions err and a run cut short is lost work."""
 _LAUNCH_FACTS = ("stackId", "generation", "createdAt", "expiresAt", "image", "owner", "avoid")
 
 
@@ -90,31 +85,6 @@ def inputs_of_plan(
     )
 
 
-def node_document(plan: Plan, offers: Mapping[str, Any]) -> dict[str, Any]:
-    """What the plan adds for the machine itself: its start command, the predicted time to ready, and each offer's facts."""
-    start = plan.outlook.start if plan.outlook is not None else None
-    document: dict[str, Any] = {"offers": {}}
-    if plan.launch_argv:
-        document |= {"argv": list(plan.launch_argv), "env": dict(plan.launch_env)}
-    if start is not None:
-        document |= {"startS": round(start.usual_s), "idleAfterS": round(idle_after_s(start))}
-    rate = plan.throughput.decode_tokens_per_s_per_replica if plan.throughput is not None else None
-    if rate is not None:
-        document["plannedTokensPerS"] = round(rate, 1)
-    diagnosis = plan.outlook.diagnosis if plan.outlook is not None else None
-    if diagnosis is not None:
-        document["boundBy"] = diagnosis.bound_by
-        if diagnosis.remedies:
-            document["remedy"] = diagnosis.remedies[0].words
-    candidates = (*((plan.choice,) if plan.choice is not None else ()), *plan.failover)
-    for offer in candidates:
-        if offer.key in offers:
-            price = offer.price_usd_per_hour
-            facts = {"gpus": ceil(offer.gpus_per_instance)}
-            document["offers"][offer.key] = {**facts, **({"price": str(price)} if price is not None else {})}
-    return document
-
-
 def bounded_document(workload: Workload, plan: Plan, state: StackState | None) -> dict[str, Any]:
     """The spec with the lifetime that its predicted length gives, where it states none (CONTRACTS section 4: twice that).
 
@@ -122,14 +92,13 @@ def bounded_document(workload: Workload, plan: Plan, state: StackState | None) -
     keeps its lifetime, so that a second ``up`` changes nothing.
     """
     document = workload.to_document()
-    hours = plan.cost.run_hours if plan.cost is not None else None
-    if workload.lifecycle.max_lifetime is not None or hours is None:
+    predicted = predicted_lifetime(workload, plan)
+    if predicted is None:
         return document
     made = state.instance.inputs if state is not None and state.instance is not None else {}
     kept = None
     if (made.get("tags") or {}).get(tags.SPEC_DIGEST) == workload.digest:
         kept = (made.get("workload") or {}).get("lifecycle", {}).get("max_lifetime")
-    predicted = format_duration(timedelta(minutes=ceil(LIFETIME_FACTOR * hours * 60)))
     document["lifecycle"] = {**document.get("lifecycle", {}), "max_lifetime": kept or predicted}
     return document
 

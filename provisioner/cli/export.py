@@ -47,6 +47,8 @@ def command(
         warn(warning)
     with located(loaded):
         plan = make_plan(loaded.workload, load_catalog(directory), provider=cloud or default_cloud())
+        for warning in plan.warnings:
+            warn(warning)
         exported = export_plan(plan, loaded.workload, target)
     if output is None:
         sys.stdout.write(exported.text)

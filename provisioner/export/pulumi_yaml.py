@@ -9,6 +9,7 @@ from typing import Any
 
 from provisioner.errors import UsageError
 from provisioner.export.job import ExportJob
+from provisioner.planner.machine_facts import node_document, predicted_lifetime
 from provisioner.planner.plan import PlannedOffer
 
 FACTS = ("stackId", "generation", "createdAt", "expiresAt", "image", "owner", "avoid")
@@ -20,8 +21,13 @@ def project(job: ExportJob) -> dict[str, Any]:
     """The document of a ``Pulumi.yaml``.
 
     Raises:
-        UsageError: the plan needs several machines, which one ``GpuInstance`` is not.
+        UsageError: the plan needs several machines, which one ``GpuInstance`` is not, or the image that ``up`` looks up.
     """
+    if job.workload.run == "auto":
+        raise UsageError(
+            "`run: auto` takes the image that `gpuprov up` looks up, and a file has none",
+            remedy="state it: run: {image: NAME@sha256:…, command: [...], ports: [...]}",
+        )
     if job.choice.instances != 1:
         raise UsageError(
             f"the plan needs {job.choice.instances} machines, and a project has one GpuInstance",
@@ -43,14 +49,17 @@ def project(job: ExportJob) -> dict[str, Any]:
         "volumes": [{"name": f"${{{item.name}.name}}", "size": f"${{{item.name}.size}}"} for item in disks],
         "tags": {str(key): str(value) for key, value in job.workload.tags.items()},
         "power": "running",
+        "node": "${node}",
     }
+    offers = [offer for offer in job.offers if offer.instances == 1]
     resources["instance"] = {"type": "gpuprov:index:GpuInstance", "properties": machine}
     return {
         "name": job.name,
         "runtime": "yaml",
         "variables": {
-            "workload": _escaped(job.workload.to_document()),
-            "offers": [_offer(offer) for offer in job.offers if offer.instances == 1],
+            "workload": _escaped(_bounded(job)),
+            "offers": [_offer(offer) for offer in offers],
+            "node": _escaped(node_document(job.plan, {offer.key for offer in offers})),
         },
         "resources": resources,
         "outputs": {
@@ -68,6 +77,15 @@ def notes(job: ExportJob) -> list[str]:
         "needs pulumi-resource-gpuprov on PATH (it comes with gpuprov), and GPUPROV_CLOUD to say where the plan is carried out",
         '`pulumi up` asks no policy by itself: add --policy-pack "$(which gpuprov-policy)"',
     ]
+
+
+def _bounded(job: ExportJob) -> dict[str, Any]:
+    """The spec with the lifetime that ``up`` would give: a run longer than the provider's default would be cut short."""
+    document = job.workload.to_document()
+    predicted = predicted_lifetime(job.workload, job.plan)
+    if predicted is not None:
+        document["lifecycle"] = {**document.get("lifecycle", {}), "max_lifetime": predicted}
+    return document
 
 
 def _offer(offer: PlannedOffer) -> dict[str, Any]:

@@ -36,3 +36,13 @@ def test_set_changes_what_is_planned(tmp_path: Path) -> None:
     assert answer.exit_code == 0, answer.output
     assert answer.stdout == ""
     assert "H200" in file.read_text(encoding="utf-8")
+
+
+def test_what_the_plan_warns_of_is_said_and_kept_out_of_the_file(tmp_path: Path) -> None:
+    spec = tmp_path / "workload.yaml"
+    spec.write_text(SPEC, encoding="utf-8")
+    argv = ["export", str(spec), "--to", "skypilot", "--set", "placement.instance_types=[g2-standard-4]"]
+    answer = CliRunner().invoke(group, argv)
+    assert answer.exit_code == 0, answer.output
+    assert "warning: host memory of g2-standard-4" in answer.stderr
+    assert "host memory" not in answer.stdout

@@ -15,6 +15,7 @@ from provisioner.export.text import TARGETS, Exported, export_plan
 from provisioner.planner.decide import make_plan
 from provisioner.workload.load import load
 from provisioner.workload.spec import Workload
+from stacks.program import inputs_of_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted(path.parent.name for path in ROOT.glob("examples/*/workload.yaml"))
@@ -196,3 +197,26 @@ def test_nothing_fits_is_the_plan_s_own_error(catalog: Catalog) -> None:
 def test_expressions_of_pulumi_are_escaped(catalog: Catalog) -> None:
     made = exported(catalog, "pulumi-yaml", **run(command=["sh", "-c", "echo ${HOME}"]))
     assert document(made.text)["variables"]["workload"]["run"]["command"][2] == "echo $${HOME}"
+
+
+def test_a_pulumi_project_states_what_up_states_for_the_machine(catalog: Catalog) -> None:
+    tune: dict[str, Any] = {
+        "task": "finetune",
+        "inference": None,
+        "training": {"method": "lora", "sequence_tokens": 2048, "tokens": "2B"},
+    }
+    workload = Workload.from_document({key: value for key, value in (SERVE | tune | run()).items() if value})
+    plan = make_plan(workload, catalog)
+    variables = document(export_plan(plan, workload, "pulumi-yaml").text)["variables"]
+    wanted = inputs_of_plan(plan, workload)
+    assert plan.cost is not None
+    assert plan.cost.run_hours is not None
+    assert plan.cost.run_hours > 24  # longer than the provider's own default
+    assert variables["workload"] == wanted.workload
+    assert variables["node"] == wanted.node
+    assert variables["offers"] == list(wanted.offers)
+
+
+def test_a_pulumi_project_has_no_image_for_run_auto(catalog: Catalog) -> None:
+    with pytest.raises(UsageError, match="run: auto"):
+        exported(catalog, "pulumi-yaml", run="auto")
