@@ -163,9 +163,9 @@ def test_missing_spec(tmp_path, capsys):
 
 
 def test_keys_of_later_steps_are_warned_of_on_standard_error(plan):
-    code, out, err = plan("--format", "json", extra="lifecycle: {lease: 2h}\n")
+    code, out, err = plan("--format", "json", extra="gcp: {project: mine}\n")
     assert code == 0
-    assert "lifecycle.lease" in err
+    assert "gcp.project" in err
     assert "has no effect yet" not in out
 
 
