@@ -12,8 +12,8 @@ from enum import StrEnum
 
 from provisioner import tags
 from provisioner.clouds.cloud import BillableObject, InstanceState
+from provisioner.reaper.machines import duration, moment
 from provisioner.tags import format_time
-from provisioner.units import parse_duration
 
 YOUNG = timedelta(minutes=15)
 """Younger objects may be of an ``up`` in progress."""
@@ -137,29 +137,15 @@ def _past_its_end(entry: BillableObject, now: datetime) -> Judgement | None:
     if entry.kind != "instance":
         return None
     if entry.state in _RUNS:
-        ends = _moment(entry.tags.get(tags.EXPIRES_AT))
+        ends = moment(entry.tags.get(tags.EXPIRES_AT))
         if ends is not None and now - ends >= GRACE:
             return Judgement(entry, Verdict.EXPIRED, f"runs past its end at {format_time(ends)}")
     elif entry.state == InstanceState.STOPPED.value:
-        since, allowed = _moment(entry.extra.get("stopped_at")), _duration(entry.tags.get(tags.TERMINATE_AFTER))
+        since, allowed = moment(entry.extra.get("stopped_at")), duration(entry.tags.get(tags.TERMINATE_AFTER))
         if since is not None and allowed is not None and now - since - allowed >= GRACE:
             text = f"stopped since {format_time(since)}, and may be so for {entry.tags[tags.TERMINATE_AFTER]}"
             return Judgement(entry, Verdict.FORGOTTEN, text)
     return None
-
-
-def _moment(text: str | None) -> datetime | None:
-    try:
-        return tags.parse_time(text) if text else None
-    except ValueError:
-        return None
-
-
-def _duration(text: str | None) -> timedelta | None:
-    try:
-        return parse_duration(text) if text and text != tags.NONE else None
-    except ValueError:
-        return None
 
 
 def _minutes(age: timedelta) -> int:

@@ -57,7 +57,7 @@ class Machine:
     @property
     def due_at(self) -> datetime | None:
         """When its mark falls due; ``None`` without a mark."""
-        return _time(self.tags.get(DUE))
+        return moment(self.tags.get(DUE))
 
     @property
     def is_opted_out(self) -> bool:
@@ -138,7 +138,8 @@ def duration(text: str | None) -> timedelta | None:
         return None
 
 
-def _time(text: str | None) -> datetime | None:
+def moment(text: str | None) -> datetime | None:
+    """The time of a tag; ``None`` for ``none`` and for anything else."""
     try:
         return tags.parse_time(text) if text else None
     except ValueError:
@@ -147,9 +148,9 @@ def _time(text: str | None) -> datetime | None:
 
 def expires_at(machine: Machine) -> datetime | None:
     """The end of its lifetime by its tag."""
-    return _time(machine.tags.get(tags.EXPIRES_AT))
+    return moment(machine.tags.get(tags.EXPIRES_AT))
 
 
 def lease_until(machine: Machine) -> datetime | None:
     """The end of its keepalive by its tag."""
-    return _time(machine.tags.get(tags.LEASE_UNTIL))
+    return moment(machine.tags.get(tags.LEASE_UNTIL))

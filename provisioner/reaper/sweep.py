@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from math import floor
@@ -49,7 +49,6 @@ class Sweep:
     at: datetime
     outcomes: tuple[Outcome, ...]
     dry: bool
-    foreign: tuple[Machine, ...] = field(default=())
 
     @property
     def saved_usd_per_hour(self) -> Decimal | None:
