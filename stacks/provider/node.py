@@ -20,6 +20,8 @@ from stacks.provider.lifetime import AUTO, OFF, part
 READY_FACTOR = 3
 """A machine that does not answer after this many times the predicted start is taken for failed (CONTRACTS section 4)."""
 READY_LIMIT_MIN_S = 900.0
+FETCHED = "/scratch/model"
+"""Where the machine puts weights of a bucket before the start (``provisioner/node/templates/boot.sh``)."""
 ENGINE_PORT = 8000
 ENGINE_PROBE = "/health"
 """Of vLLM, SGLang, TensorRT-LLM and llama.cpp alike."""
@@ -83,7 +85,9 @@ def start(workload: Mapping[str, Any], node: Mapping[str, Any], volumes: Sequenc
     plain = {str(name): str(value) for name, value in env.items() if not isinstance(value, Mapping)}
     secrets = {str(name): str(value["secret"]) for name, value in env.items() if isinstance(value, Mapping)}
     argv = [str(word) for word in node.get("argv") or stated.get("command") or ()]
-    planned = run == AUTO and bool(argv)
+    planned, source = run == AUTO and bool(argv), _source(workload)
+    if planned and source:
+        argv = _from_disk(argv, source, part(workload, "model").get("id"))
     return Start(
         argv=argv[1:] if planned else argv,
         image=str(stated.get("image") or node.get("image") or ""),
@@ -92,7 +96,7 @@ def start(workload: Mapping[str, Any], node: Mapping[str, Any], volumes: Sequenc
         env={**{str(k): str(v) for k, v in part(node, "env").items()}, **plain},
         secrets=secrets,
         data=str(stated.get("data") or ""),
-        source=_source(workload),
+        source=source,
         volumes={volume.name: -(-volume.size_bytes // GIB) * GIB for volume in volumes},
     )
 
@@ -146,6 +150,15 @@ def _source(workload: Mapping[str, Any]) -> str:
     """Where the weights are fetched from before the start; an engine fetches ids of the hub by itself."""
     source = str(part(workload, "model").get("source") or "")
     return "" if source.startswith("hf://") else source
+
+
+def _from_disk(argv: Sequence[str], source: str, model_id: Any) -> list[str]:
+    """The planned command with weights that were fetched before the start; the model keeps the name that clients ask for.
+
+    Source: ``--served-model-name`` of vLLM and SGLang, the engines with an image of ``run: auto``; else a path is the name.
+    """
+    words = [FETCHED if word == source else word for word in argv]
+    return [*words, "--served-model-name", str(model_id)] if model_id and words != list(argv) else words
 
 
 def _of_offer(node: Mapping[str, Any], offer: Placement) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +80,20 @@ def test_a_bare_machine_is_watched_for_an_hour_of_quiet():
 )
 def test_probes(run, probe):
     assert node.config({"task": "serve", "run": run}, {}, HERE)["ready"] == probe
+
+
+def test_a_planned_engine_reads_the_weights_that_were_fetched_from_a_bucket():
+    model = {"id": "Qwen/Qwen3-8B", "source": "s3://bucket/weights"}
+    plan = {**PLAN, "argv": ["vllm", "serve", "s3://bucket/weights", "--max-model-len", "8192"]}
+    start = node.start({**SPEC, "model": model}, plan, ())
+    assert start.source == "s3://bucket/weights"
+    assert start.argv == ["serve", node.FETCHED, "--max-model-len", "8192", "--served-model-name", "Qwen/Qwen3-8B"]
+    own = {**SPEC, "model": model, "run": {"command": ["vllm", "serve", "s3://bucket/weights"]}}
+    assert node.start(own, {}, ()).argv == ["vllm", "serve", "s3://bucket/weights"]
+    hub = {**SPEC, "model": {"id": "m", "source": "hf://m@main"}}
+    assert node.start(hub, PLAN, ()).argv == ["serve", "m", "--max-model-len", "8192"]
+
+
+def test_the_weights_are_where_the_boot_script_puts_them():
+    script = (Path(node.__file__).parents[2] / "provisioner/node/templates/boot.sh").read_text(encoding="utf-8")
+    assert f'fetch "$SOURCE" "$R{node.FETCHED}"' in script
