@@ -34,6 +34,8 @@ class Start:
     """Variable -> ``store:name``."""
     data: str = ""
     source: str = ""
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    """Name -> bucket of what is served beside the model."""
     volumes: Mapping[str, int] = field(default_factory=dict)
     """Data disk -> bytes; each is mounted under its name."""
 
@@ -72,6 +74,7 @@ def _start_files(start: Start) -> list[dict[str, Any]]:
         "VOLUMES": " ".join(f"{name}={size}" for name, size in start.volumes.items()),
         "DATA": start.data,
         "SOURCE": start.source,
+        "ADAPTERS": " ".join(f"{name}={address}" for name, address in start.adapters.items()),
         "IMAGE": start.image,
         "ENTRY": start.entrypoint,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -22,6 +23,9 @@ READY_FACTOR = 3
 READY_LIMIT_MIN_S = 900.0
 FETCHED = "/scratch/model"
 """Where the machine puts weights of a bucket before the start (``provisioner/node/templates/boot.sh``)."""
+FETCHED_ADAPTERS = "/scratch/adapters"
+_ADAPTER = re.compile(r"\A([A-Za-z0-9][\w.-]*)=((?:s3|gs)://[!-~]+)\Z", re.ASCII)
+"""An adapter in the commands of vLLM and SGLang: ``--lora-modules NAME=ADDRESS``, ``--lora-paths NAME=ADDRESS``."""
 ENGINE_PORT = 8000
 ENGINE_PROBE = "/health"
 """Of vLLM, SGLang, TensorRT-LLM and llama.cpp alike."""
@@ -86,8 +90,10 @@ def start(workload: Mapping[str, Any], node: Mapping[str, Any], volumes: Sequenc
     secrets = {str(name): str(value["secret"]) for name, value in env.items() if isinstance(value, Mapping)}
     argv = [str(word) for word in node.get("argv") or stated.get("command") or ()]
     planned, source = run == AUTO and bool(argv), _source(workload)
-    if planned and source:
-        argv = _from_disk(argv, source, part(workload, "model").get("id"))
+    adapters: dict[str, str] = {}
+    if planned:
+        argv, adapters = _adapters_from_disk(argv)
+        argv = _from_disk(argv, source, part(workload, "model").get("id")) if source else argv
     return Start(
         argv=argv[1:] if planned else argv,
         image=str(stated.get("image") or node.get("image") or ""),
@@ -97,6 +103,7 @@ def start(workload: Mapping[str, Any], node: Mapping[str, Any], volumes: Sequenc
         secrets=secrets,
         data=str(stated.get("data") or ""),
         source=source,
+        adapters=adapters,
         volumes={volume.name: -(-volume.size_bytes // GIB) * GIB for volume in volumes},
     )
 
@@ -159,6 +166,12 @@ def _from_disk(argv: Sequence[str], source: str, model_id: Any) -> list[str]:
     """
     words = [FETCHED if word == source else word for word in argv]
     return [*words, "--served-model-name", str(model_id)] if model_id and words != list(argv) else words
+
+
+def _adapters_from_disk(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The planned command with its adapters of buckets as folders, and what is to be fetched there, by name."""
+    found = {match[1]: match[2] for word in argv if (match := _ADAPTER.fullmatch(word)) is not None}
+    return [_ADAPTER.sub(rf"\1={FETCHED_ADAPTERS}/\1", word) for word in argv], found
 
 
 def _of_offer(node: Mapping[str, Any], offer: Placement) -> Mapping[str, Any]:

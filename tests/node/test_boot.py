@@ -23,6 +23,7 @@ START = Start(
     env={"MODE": "a b = c"},
     secrets={"HF_TOKEN": "aws-secretsmanager:team/hf"},
     data="s3://bucket/set",
+    adapters={"lora-a": "s3://bucket/lora-a", "lora-b": "gs://bucket/b"},
     volumes={"data": 500 << 30, "checkpoints": 300 << 30},
 )
 CONFIG = {"idle_after_s": 900, "ports": [8000], "ready": {"path": "/health", "port": 8000}, "hook": ["./save.sh"]}
@@ -42,6 +43,7 @@ echo "mkfs $(basename "$d") $l" >> "$RIG/calls\"""",
     "mountpoint": 'grep -qx "$2" "$RIG/mounted" 2>/dev/null',
     "resize2fs": "exit 0",
     "aws": 'echo "aws $*" >> "$RIG/calls"; case "$1" in secretsmanager) echo "hf_secret value";; esac',
+    "gcloud": 'echo "gcloud $*" >> "$RIG/calls"',
     "hf": 'echo "hf $*" >> "$RIG/calls"',
     "docker": """case "$1 $2" in
 "info "*) echo "Runtimes: nvidia runc";;
@@ -165,6 +167,9 @@ def test_a_disk_with_anything_on_it_is_never_formatted(root):
 def test_data_is_fetched_by_a_tool_that_resumes(root):
     root.script("boot.sh")
     assert f"aws s3 sync --only-show-errors s3://bucket/set {root.folder}/data/set" in root.calls
+    adapters = f"{root.folder}/scratch/adapters"
+    assert f"aws s3 sync --only-show-errors s3://bucket/lora-a {adapters}/lora-a" in root.calls
+    assert f"gcloud storage rsync --recursive --checksums-only gs://bucket/b {adapters}/lora-b" in root.calls
 
 
 def test_secrets_go_into_memory_and_the_planned_words_arrive_whole(root):

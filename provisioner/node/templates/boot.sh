@@ -59,6 +59,7 @@ fetch() { # from, to: only what is missing; the tools check what they copy
 }
 if [ -n "$DATA" ]; then fetch "$DATA" "$R/data/$(basename "$DATA")"; fi
 if [ -n "$SOURCE" ]; then fetch "$SOURCE" "$R/scratch/model"; fi
+for a in $ADAPTERS; do fetch "${a#*=}" "$R/scratch/adapters/${a%%=*}"; done
 if [ -n "$IMAGE" ]; then
   command -v docker >/dev/null || { say "installs docker"; apt-get -qq update; apt-get -qq install -y docker.io; }
   command -v nvidia-ctk >/dev/null || { say "the image lacks nvidia-container-toolkit: use a deep learning image"; exit 1; }

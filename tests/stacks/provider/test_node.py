@@ -97,3 +97,17 @@ def test_a_planned_engine_reads_the_weights_that_were_fetched_from_a_bucket():
 def test_the_weights_are_where_the_boot_script_puts_them():
     script = (Path(node.__file__).parents[2] / "provisioner/node/templates/boot.sh").read_text(encoding="utf-8")
     assert f'fetch "$SOURCE" "$R{node.FETCHED}"' in script
+
+
+def test_a_planned_engine_serves_adapters_that_were_fetched_from_buckets():
+    named = ["--lora-modules", "a=s3://bucket/a", "b=my-org/b", "c=gs://bucket/c", "{d=s3://x}"]
+    start = node.start(SPEC, {**PLAN, "argv": ["vllm", "serve", "m", *named]}, ())
+    assert start.argv == [
+        "serve",
+        "m",
+        "--lora-modules",
+        "a=/scratch/adapters/a",
+        "b=my-org/b",
+        "c=/scratch/adapters/c",
+    ]
+    assert start.adapters == {"a": "s3://bucket/a", "c": "gs://bucket/c"}
