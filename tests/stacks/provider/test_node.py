@@ -109,5 +109,6 @@ def test_a_planned_engine_serves_adapters_that_were_fetched_from_buckets():
         "a=/scratch/adapters/a",
         "b=my-org/b",
         "c=/scratch/adapters/c",
+        "{d=s3://x}",
     ]
     assert start.adapters == {"a": "s3://bucket/a", "c": "gs://bucket/c"}
