@@ -1,7 +1,12 @@
-"""Kills of the controller and of the watcher, in injected time: does the machine still end within its lease and a minute?"""
+"""Kills of the controller and of the watcher: does the machine still end within its lease and a minute?
+
+Most runs have injected time; a few are played by the real clocks, with a lease of seconds.
+"""
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +20,7 @@ LEASE_S = 240.0
 PERIOD_S = 30.0
 ALLOWED_S = 60.0
 MODES = ("controller", "watcher", "both")
+REAL_LEASE_S, REAL_PERIOD_S = 4.0, 1.0
 STEPS_S = (0.0, 3600.0, -3600.0, 10 * 365 * 86400.0, -10 * 365 * 86400.0)
 
 
@@ -72,6 +78,46 @@ def run(folder: Path, mode: str, seed: int) -> DeadMan:
                 reboot_at_s = None
                 rig.boot("boot-2")
                 rig.now_s = 0.0
+
+
+def real_runs(folder: Path, count: int) -> list[DeadMan]:
+    """``count`` runs of each mode by the real clocks, side by side, since they mostly wait."""
+    cases = [(mode, seed) for mode in MODES for seed in range(count)]
+    with ThreadPoolExecutor(len(cases)) as pool:
+        return list(pool.map(lambda case: run_in_real_time(folder / f"real-{case[0]}-{case[1]}", *case), cases))
+
+
+def run_in_real_time(folder: Path, mode: str, seed: int) -> DeadMan:
+    """As ``run``, with a living watcher, a lease of seconds, and no clock but the machine's."""
+    random = Random(f"real/{mode}/{seed}")
+    with closing(Metadata()) as metadata:
+        config = {"lease_s": REAL_LEASE_S, "lifetime_s": None, "period_s": REAL_PERIOD_S}
+        rig = Rig(folder, metadata, real_time=True, **config)
+        begin = time.time()
+        killed_at, stops_at = begin + random.uniform(0.5, 3), begin + 6
+        lease_end = _renew(metadata)
+        watcher = rig.start("watch")
+        try:
+            while not rig.tick() and time.time() < lease_end + 2 * ALLOWED_S:
+                time.sleep(REAL_PERIOD_S)
+                metadata.now_s = time.time()
+                if metadata.now_s >= killed_at and mode != "controller":
+                    watcher.kill()
+                if metadata.now_s < (stops_at if mode == "watcher" else killed_at):
+                    lease_end = _renew(metadata)
+            ended = time.time()
+        finally:
+            watcher.kill()
+            watcher.wait()
+    return DeadMan(mode, seed, ended - lease_end, was_early=ended < lease_end - 2)
+
+
+def _renew(metadata: Metadata) -> float:
+    """What ``keepalive`` does, by the real clock; the end of the lease. The tag has whole seconds."""
+    metadata.now_s = time.time()
+    until_s = int(metadata.now_s + REAL_LEASE_S)
+    metadata.tags["gpuprov-lease-until"] = datetime.fromtimestamp(until_s, UTC).isoformat()
+    return float(until_s)
 
 
 def _kill(rig: Rig, word: str, after_s: float) -> None:

@@ -82,8 +82,9 @@ class Metadata:
 class Rig:
     """One machine; ``tick`` and ``watch`` run the real, joined watcher as a process."""
 
-    def __init__(self, folder: Path, metadata: Metadata, **config: Any) -> None:
+    def __init__(self, folder: Path, metadata: Metadata, *, real_time: bool = False, **config: Any) -> None:
         self.folder = folder
+        self.real_time = real_time
         self.metadata = metadata
         self.now_s, self.wall_s = 30.0, 1_800_000_000.0
         self.tools = folder / "tools"
@@ -147,12 +148,12 @@ class Rig:
 
     def environment(self) -> dict[str, str]:
         self.write("clock", f"{self.now_s} {self.wall_s}")
-        return {
+        clock = {} if self.real_time else {"GPUPROV_NODE_CLOCK": str(self.folder / "clock")}
+        return clock | {
             "PATH": f"{self.tools}:/usr/bin:/bin",
             "RIG": str(self.folder),
             "GPUPROV_NODE_ROOT": str(self.folder),
             "GPUPROV_NODE_METADATA": f"http://127.0.0.1:{self.metadata.port}",
-            "GPUPROV_NODE_CLOCK": str(self.folder / "clock"),
             "LD_LIBRARY_PATH": str(self.folder / "lib"),
         }
 

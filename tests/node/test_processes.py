@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.node.bundle import watcher_source
-from tests.node.kills import MODES, run
+from tests.node.kills import MODES, real_runs, run
 
 NVML = Path(__file__).parent.parent / "fakes" / "fake_nvml.c"
 
@@ -94,3 +94,8 @@ def test_the_joined_file_is_small_stable_and_needs_nothing():
     assert source == watcher_source()
     assert "provisioner" not in source
     assert len(gzip.compress(source.encode(), 9)) < 12_800
+
+
+def test_the_lease_ends_a_machine_by_the_real_clocks(tmp_path: Path) -> None:
+    for ended in real_runs(tmp_path, 1):
+        assert ended.is_in_time, ended

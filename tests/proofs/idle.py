@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.fakes.peer_rules import RULES
 from tests.fakes.traces import BUSY, FAULTS, IDLE, PERIOD_S, THRESHOLD_S, Look, busy_trace, fault_trace, idle_trace
-from tests.node.kills import DeadMan, kill_runs
+from tests.node.kills import REAL_LEASE_S, DeadMan, kill_runs, real_runs
 from tests.node.test_corpus import ended_at
 from tests.node.test_drain import lost_requests
 
@@ -56,34 +56,41 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs/proofs/idle.md"))
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--real", type=int, default=5, help="Runs of each kind by the real clocks.")
     options = parser.parse_args(arguments)
     counts = {OURS: rule_counts(ended_at, BUSY_TRACES, IDLE_TRACES)}
     counts |= {name: rule_counts(rule, BUSY_TRACES, IDLE_TRACES) for name, rule in RULES.items()}
     blind = sum(ended_at(fault_trace(name, seed)) is not None for name in FAULTS for seed in range(20))
     lost, served = lost_requests(INTERLEAVINGS)
     with tempfile.TemporaryDirectory(prefix="gpuprov-idle-") as folder:
-        runs = kill_runs(Path(folder), options.kills)
-    text = page(counts, blind, (lost, served), runs)
+        runs, real = kill_runs(Path(folder), options.kills), real_runs(Path(folder), options.real)
+    text = page(counts, blind, (lost, served), runs, real)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(text, encoding="utf-8")
     print(text)
     ours = counts[OURS]
-    late = [run for run in runs if not run.is_in_time]
+    late = [run for run in runs + real if not run.is_in_time]
     for run in late:
         print(run, file=sys.stderr)
     return int(bool(ours.kills or ours.early or ours.found < IDLE_TRACES or blind or lost or late))
 
 
-def page(counts: Mapping[str, Counts], blind: int, requests: tuple[int, int], runs: list[DeadMan]) -> str:
-    """The result for people, dated, with the commit that it was made from."""
-    rows = "\n".join(
-        f"| {name} | {c.kills} | {len(c.killed_phases)} | {c.found} | {c.early} |" for name, c in counts.items()
-    )
+def ends_of(runs: list[DeadMan]) -> str:
+    """One row for each mode: runs, how many ended in time, and the latest."""
     modes = sorted({run.mode for run in runs})
-    ends = "\n".join(
+    return "\n".join(
         f"| {mode} | {sum(r.mode == mode for r in runs)} | {sum(r.mode == mode and r.is_in_time for r in runs)} |"
         f" {max(r.late_s for r in runs if r.mode == mode):.0f} s |"
         for mode in modes
+    )
+
+
+def page(
+    counts: Mapping[str, Counts], blind: int, requests: tuple[int, int], runs: list[DeadMan], real: list[DeadMan]
+) -> str:
+    """The result for people, dated, with the commit that it was made from."""
+    rows = "\n".join(
+        f"| {name} | {c.kills} | {len(c.killed_phases)} | {c.found} | {c.early} |" for name, c in counts.items()
     )
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout
     return f"""\
@@ -108,7 +115,13 @@ its lease and 60 s.
 
 | killed | runs | ended in time | latest after the lease |
 |---|---|---|---|
-{ends}
+{ends_of(runs)}
+
+The same by the real clocks, with a living watcher and a lease of {REAL_LEASE_S:.0f} s:
+
+| killed | runs | ended in time | latest after the lease |
+|---|---|---|---|
+{ends_of(real)}
 """
 
 
