@@ -10,6 +10,7 @@ import click
 from provisioner.catalog.snapshot import load_catalog
 from provisioner.cli.located import located
 from provisioner.cli.settings import PROVIDERS, default_cloud, say, warn
+from provisioner.errors import NothingFits
 from provisioner.planner.decide import make_plan
 from provisioner.workload.load import load
 
@@ -49,7 +50,10 @@ def command(
         plan = make_plan(loaded.workload, load_catalog(directory), provider=cloud or default_cloud())
         for warning in plan.warnings:
             warn(warning)
-        exported = export_plan(plan, loaded.workload, target)
+        try:
+            exported = export_plan(plan, loaded.workload, target)
+        except NothingFits as error:
+            raise NothingFits(error.message, where=str(loaded.path), remedy=error.remedy) from None
     if output is None:
         sys.stdout.write(exported.text)
     else:
