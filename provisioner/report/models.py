@@ -33,8 +33,6 @@ def print_models(known: Sequence[KnownModel], *, color: bool) -> None:
     for name, width in (("parameters", 10), ("active", 7), ("context", 10)):
         table.add_column(name, justify="right", no_wrap=True, min_width=width)
     table.add_column("published as", overflow="fold", min_width=8)
-    if any(each.origin == "added" for each in known):
-        table.add_column("", no_wrap=True)
     for each in known:
         cells = [
             each.id,
@@ -43,9 +41,9 @@ def print_models(known: Sequence[KnownModel], *, color: bool) -> None:
             count_text(each.params_total),
             count_text(each.params_active),
             f"{each.max_context_tokens:,}" if each.max_context_tokens else "unknown",
-            published_as(each),
+            published_as(each) + (", added" if each.origin == "added" else ""),
         ]
-        table.add_row(*cells, *(["added"] if each.origin == "added" else []))
+        table.add_row(*cells)
     console.print(table)
 
 

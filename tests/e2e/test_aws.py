@@ -125,7 +125,10 @@ def test_what_would_refuse_every_offer_ends_the_preview_before_the_engine(fake, 
     refused = bench.run("preview", str(bench.spec), "--cloud", "aws")
     assert refused.code == 10, refused.err
     assert "need 4 vCPU, have 2, used 0" in refused.err
-    fake.quotas.clear()
+
+
+def test_a_network_without_a_way_out_ends_the_preview_before_the_engine(fake, tmp_path):
+    bench = Bench(tmp_path / "bench", extra=EXTRA)
     fake.rules.closed_vpcs = True
     closed = bench.run("preview", str(bench.spec), "--cloud", "aws")
     assert closed.code == 2, closed.err
