@@ -117,13 +117,16 @@ class Store:
 
     def _is_current(self, connection: sqlite3.Connection) -> bool:
         """Whether the file has this version's tables (``False``: it is empty). Refuses every other file unchanged."""
+        # The tables are counted first: they come with their marks in one transaction, so that whoever sees tables sees the
+        # marks after that, also where another process makes them in between.
+        tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         application = int(connection.execute("PRAGMA application_id").fetchone()[0])
         if application == schema.APPLICATION_ID and version > schema.VERSION:
             raise newer_schema(self.path, version, schema.VERSION)
         if application == schema.APPLICATION_ID and version == schema.VERSION:
             return True
-        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        if tables:
             raise foreign_file(self.path)
         return False
 

@@ -218,3 +218,27 @@ def test_tables_that_cannot_be_made_leave_an_empty_file(home, store, monkeypatch
 def test_a_mistake_of_ours_is_not_dressed_up(store):
     with pytest.raises(sqlite3.OperationalError, match="no such table"), store.transaction() as connection:
         connection.execute("SELECT * FROM no_such_thing")
+
+
+@pytest.mark.parametrize("reads_before", [0, 1, 2])
+def test_a_file_that_another_process_makes_between_two_reads_is_no_foreign_file(home, monkeypatch, reads_before):
+    home.mkdir(parents=True, exist_ok=True)
+    reads = []
+
+    class Raced(sqlite3.Connection):
+        def execute(self, statement, *arguments):
+            if len(reads) == reads_before and (statement.startswith("PRAGMA") or "sqlite_master" in statement):
+                other = Store(home / FILE_NAME)
+                monkeypatch.undo()
+                with other.transaction():
+                    pass
+                other.close()
+            reads.append(statement)
+            return super().execute(statement, *arguments)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, factory=Raced, **k))
+    store = Store(home / FILE_NAME)
+    with store.transaction() as connection:
+        assert read_setting(connection, "anything", "none") == "none"
+    store.close()
