@@ -99,11 +99,11 @@ def _find(model: Any, instance_id: str) -> Any:
     return next((one for one in machines if one.id == instance_id), None)
 
 
-def _refuse(code: str, message: str) -> EC2ClientError:
+def refuse(code: str, message: str) -> EC2ClientError:
     return EC2ClientError(code, message)
 
 
-def _patch(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+def patch(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
     setattr(owner, name, make(getattr(owner, name)))
 
 
@@ -164,16 +164,16 @@ def _exist(original: Any) -> Any:
         for resource_id in resource_ids:
             found = _find(self, resource_id)
             if resource_id.startswith("i-") and (found is None or _is_hidden(found)):
-                raise _refuse("InvalidInstanceID.NotFound", f"The instance ID '{resource_id}' does not exist")
+                raise refuse("InvalidInstanceID.NotFound", f"The instance ID '{resource_id}' does not exist")
         return original(self, resource_ids)
 
     return do_resources_exist
 
 
-_patch(EC2Backend, "do_resources_exist", _exist)
-_patch(InstanceBackend, "all_reservations", _as_seen)
+patch(EC2Backend, "do_resources_exist", _exist)
+patch(InstanceBackend, "all_reservations", _as_seen)
 for _action in ("describe_instances", "terminate_instances", "stop_instances", "start_instances"):
-    _patch(EC2Response, _action, _looking)
+    patch(EC2Response, _action, _looking)
 filter_dict_attribute_mapping["client-token"] = "client_token"
 
 
@@ -187,26 +187,18 @@ def _run(original: Any) -> Any:
         persistent = spot.get("SpotInstanceType") == "persistent"
         stops = self._get_param("InstanceInitiatedShutdownBehavior") == "stop"
         if market == "spot" and stops and not persistent:
-            raise _refuse(
+            raise refuse(
                 "InvalidParameterCombination", "instance_initiated_shutdown_behavior=stop is not supported for spot"
             )
         kinds = [one["ResourceType"] for one in self._get_param("TagSpecifications", [])]
         if "spot-instances-request" in kinds and market != "spot":
-            raise _refuse(
-                "InvalidParameterValue", "'spot-instances-request' is not a valid taggable resource type here"
-            )
+            raise refuse("InvalidParameterValue", "'spot-instances-request' is not a valid taggable resource type here")
         answer = original(self)
         for one in answer.result.instances:
             one.visible_at = time.monotonic() + RULES.visibility_s
             for interface in one.nics.values():  # made by the call itself: it ends with its machine
                 interface.delete_on_termination = True
             _move(one, "pending", "running", RULES.boot_s)
-            reservation = self._get_param("CapacityReservationSpecification", {})
-            target = reservation.get("CapacityReservationTarget", {}).get("CapacityReservationId")
-            one.capacity_reservation_id = target
-            one.capacity_reservation_specification = reservation or None
-            if market == "capacity-block":
-                one.lifecycle = "capacity-block"
             if market == "spot":
                 _request_spot(self, one, spot)
         return answer
@@ -241,7 +233,7 @@ def _describe_requests(self: Any) -> Any:
     asked = self._filters_from_querystring()
     found = [one for one in RULES.spot_requests.values() if one["region"] == self.region]
     if unknown := set(wanted) - {one["SpotInstanceRequestId"] for one in found}:
-        raise _refuse("InvalidSpotInstanceRequestID.NotFound", f"there is no {', '.join(sorted(unknown))}")
+        raise refuse("InvalidSpotInstanceRequestID.NotFound", f"there is no {', '.join(sorted(unknown))}")
     if wanted:
         found = [one for one in found if one["SpotInstanceRequestId"] in wanted]
     keys = set(asked.get("tag-key", ()))
@@ -253,26 +245,14 @@ def _describe_requests(self: Any) -> Any:
 def _cancel_requests(self: Any) -> Any:
     for request_id in self._get_param("SpotInstanceRequestIds", []):
         if request_id not in RULES.spot_requests:
-            raise _refuse("InvalidSpotInstanceRequestID.NotFound", f"there is no {request_id}")
+            raise refuse("InvalidSpotInstanceRequestID.NotFound", f"there is no {request_id}")
         RULES.spot_requests[request_id]["State"] = "cancelled"
     return ActionResult({"CancelledSpotInstanceRequests": []})
 
 
-def _describe_reservations(self: Any) -> Any:
-    asked = self._filters_from_querystring()
-    names = {"instance-type": "InstanceType", "reservation-type": "ReservationType", "state": "State"}
-    found = [
-        one
-        for one in RULES.reservations
-        if one["region"] == self.region and all(one[names[key]] in values for key, values in asked.items())
-    ]
-    return ActionResult({"CapacityReservations": found})
-
-
-_patch(EC2Response, "run_instances", _run)
+patch(EC2Response, "run_instances", _run)
 EC2Response.describe_spot_instance_requests = _describe_requests
 EC2Response.cancel_spot_instance_requests = _cancel_requests
-EC2Response.describe_capacity_reservations = _describe_reservations
 
 
 # Stop, start, end
@@ -283,9 +263,9 @@ def _stop(original: Any) -> Any:
         for one in self.get_multi_instances_by_id(instance_ids):
             request = RULES.spot_requests.get(getattr(one, "spot_instance_request_id", None) or "")
             if request is not None and request["Type"] != "persistent":
-                raise _refuse("UnsupportedOperation", f"You can't stop the Spot Instance '{one.id}' (one-time request)")
+                raise refuse("UnsupportedOperation", f"You can't stop the Spot Instance '{one.id}' (one-time request)")
             if one._state.name not in ("running", "stopping", "stopped"):
-                raise _refuse("IncorrectInstanceState", f"{one.id} is {one._state.name}")
+                raise refuse("IncorrectInstanceState", f"{one.id} is {one._state.name}")
         answer = original(self, instance_ids)
         for one in self.get_multi_instances_by_id(instance_ids):
             _move(one, "stopping", "stopped", RULES.ending_s)
@@ -298,7 +278,7 @@ def _start(original: Any) -> Any:
     def start_instances(self: Any, instance_ids: Any) -> Any:
         for one in self.get_multi_instances_by_id(instance_ids):
             if one._state.name not in ("stopped", "running"):
-                raise _refuse("IncorrectInstanceState", f"{one.id} is {one._state.name}")
+                raise refuse("IncorrectInstanceState", f"{one.id} is {one._state.name}")
         answer = original(self, instance_ids)
         for one in self.get_multi_instances_by_id(instance_ids):
             _move(one, "pending", "running", RULES.boot_s)
@@ -323,9 +303,9 @@ def _end(original: Any) -> Any:
     return terminate_instances
 
 
-_patch(InstanceBackend, "stop_instances", _stop)
-_patch(InstanceBackend, "start_instances", _start)
-_patch(InstanceBackend, "terminate_instances", _end)
+patch(InstanceBackend, "stop_instances", _stop)
+patch(InstanceBackend, "start_instances", _start)
+patch(InstanceBackend, "terminate_instances", _end)
 
 
 # Disks and groups
@@ -335,11 +315,11 @@ def _attach(original: Any) -> Any:
     def attach_volume(self: Any, volume_id: str, instance_id: str, device_path: str, *rest: Any, **more: Any) -> Any:
         volume, one = self.get_volume(volume_id), self.get_instance(instance_id)
         if volume.attachment is not None:
-            raise _refuse("VolumeInUse", f"{volume_id} is already attached to an instance")
+            raise refuse("VolumeInUse", f"{volume_id} is already attached to an instance")
         if volume.zone.name != one.placement.zone:
-            raise _refuse("InvalidVolume.ZoneMismatch", f"{volume_id} is not in the zone of {instance_id}")
+            raise refuse("InvalidVolume.ZoneMismatch", f"{volume_id} is not in the zone of {instance_id}")
         if device_path in one.block_device_mapping:
-            raise _refuse("InvalidParameterValue", f"Attachment point {device_path} is already in use")
+            raise refuse("InvalidParameterValue", f"Attachment point {device_path} is already in use")
         return original(self, volume_id, instance_id, device_path, *rest, **more)
 
     return attach_volume
@@ -348,7 +328,7 @@ def _attach(original: Any) -> Any:
 def _modify(original: Any) -> Any:
     def modify_volume(self: Any, volume_id: str, target_size: Any = None, *rest: Any, **more: Any) -> Any:
         if target_size and int(target_size) < self.get_volume(volume_id).size:
-            raise _refuse("InvalidParameterValue", "New size cannot be smaller than existing size")
+            raise refuse("InvalidParameterValue", "New size cannot be smaller than existing size")
         return original(self, volume_id, target_size, *rest, **more)
 
     return modify_volume
@@ -365,15 +345,15 @@ def _delete_group(original: Any) -> Any:
             for one in reservation.instances:
                 _settle(one)
                 if one._state.name != "terminated" and any(group.id == group_id for group in one.security_groups):
-                    raise _refuse("DependencyViolation", f"resource {group_id} has a dependent object")
+                    raise refuse("DependencyViolation", f"resource {group_id} has a dependent object")
         return original(self, name, group_id)
 
     return delete_security_group
 
 
-_patch(disks.EBSBackend, "attach_volume", _attach)
-_patch(disks.EBSBackend, "modify_volume", _modify)
-_patch(SecurityGroupBackend, "delete_security_group", _delete_group)
+patch(disks.EBSBackend, "attach_volume", _attach)
+patch(disks.EBSBackend, "modify_volume", _modify)
+patch(SecurityGroupBackend, "delete_security_group", _delete_group)
 disks.VolumeAttachment.delete_on_termination = property(_ends_with_machine)
 
 
@@ -397,7 +377,7 @@ def _route_tables(original: Any) -> Any:
     return describe_route_tables
 
 
-_patch(EC2Response, "describe_route_tables", _route_tables)
+patch(EC2Response, "describe_route_tables", _route_tables)
 
 
 # Images and regions
@@ -417,7 +397,7 @@ def _images(original: Any) -> Any:
     return load
 
 
-_patch(AmiBackend, "_load_amis", _images)
+patch(AmiBackend, "_load_amis", _images)
 
 
 def _regions(self: Any, region_names: Any = None) -> list[Region]:
@@ -426,4 +406,4 @@ def _regions(self: Any, region_names: Any = None) -> list[Region]:
     return [*found, Region(CLOSED_REGION, f"ec2.{CLOSED_REGION}.amazonaws.com", "not-opted-in")]
 
 
-_patch(RegionsAndZonesBackend, "describe_regions", lambda _: _regions)
+patch(RegionsAndZonesBackend, "describe_regions", lambda _: _regions)

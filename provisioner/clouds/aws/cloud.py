@@ -92,8 +92,9 @@ class AwsCloud:
         return self._instances.create(request)
 
     def check_room(self, placement: Placement, ending: str | None = None) -> None:
-        """See ``Cloud.check_room``: EC2 tells quotas, and of capacity nothing before it is asked for a machine."""
+        """See ``Cloud.check_room``: EC2 tells quotas and what was bought ahead, and of other capacity nothing."""
         self._instances.quotas.check(placement, None, ending)
+        self._instances.check_ahead(placement, ending)
 
     def get_instance(self, placement: Placement, instance_id: str) -> Instance | None:
         """See ``Cloud.get_instance``."""

@@ -13,6 +13,7 @@ from provisioner.clouds.aws.images import Images
 from provisioner.clouds.aws.network import Network
 from provisioner.clouds.aws.places import Places
 from provisioner.clouds.aws.quota import Quotas
+from provisioner.clouds.aws.reservations import Reservations, Target, is_full, target_parameters
 from provisioner.clouds.aws.session import AwsApi, filters, in_parallel
 from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.clouds.aws.views import Described
@@ -23,6 +24,8 @@ from provisioner.vocabulary import CapacityType
 
 _USER_DATA_BYTES_MAX = 16 * 1024
 """Before base64. Source: EC2 user guide, "Run commands when you launch"."""
+_AHEAD = (CapacityType.RESERVED, CapacityType.CAPACITY_BLOCK)
+_KINDS = (CapacityType.ON_DEMAND, CapacityType.SPOT, *_AHEAD)
 _HOPS = 1
 """The metadata service answers the machine itself, and nothing behind another bridge."""
 
@@ -50,7 +53,7 @@ class Instances:
             self._check_quota(request)
         self._note_asked(request.token)
         try:
-            answer = self.api.call("ec2", "RunInstances", region, once=True, **parameters)
+            answer = self._run(region, parameters, self._targets(request))
         except TokenMismatch as error:
             raise _about_token(TokenMismatch, request.token, error) from error
         except TokenSpent as error:
@@ -66,6 +69,32 @@ class Instances:
             raise self._spent(request, None)
         return made
 
+    def _run(self, region: str, common: Mapping[str, Any], targets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The answer of the create call; a block that somebody has filled since it was read gives way to the next."""
+        for target in targets[:-1]:
+            try:
+                return self.api.call("ec2", "RunInstances", region, once=True, **common, **target)
+            except CapacityError as error:
+                if not is_full(error):
+                    raise
+        return self.api.call("ec2", "RunInstances", region, once=True, **common, **targets[-1])
+
+    @property
+    def reservations(self) -> Reservations:
+        """What the account has bought ahead."""
+        return Reservations(self.api)
+
+    def check_ahead(self, placement: Placement, ending: str | None = None) -> None:
+        """Refuse an offer of capacity that is bought ahead where none of it has room; see ``Cloud.check_room``.
+
+        Raises:
+            CapacityError: none has; when the next one starts is said.
+        """
+        if placement.capacity_type in _AHEAD:
+            described = None if ending is None else self.describe(placement.region, ending)
+            holds = None if described is None else described.get("CapacityReservationId")
+            self.reservations.targets(placement, holds)
+
     def rehearse(self, request: InstanceRequest) -> None:
         """Ask whether the create call would be allowed.
 
@@ -74,7 +103,8 @@ class Instances:
         """
         parameters = self._parameters(request)
         del parameters["ClientToken"]
-        self.api.rehearse("ec2", "RunInstances", request.placement.region, **parameters)
+        target = self._targets(request)[0]
+        self.api.rehearse("ec2", "RunInstances", request.placement.region, **parameters, **target)
 
     def get(self, placement: Placement, instance_id: str) -> Instance | None:
         """See ``Cloud.get_instance``."""
@@ -198,10 +228,10 @@ class Instances:
         return {} if zone is None else {"Placement": {"AvailabilityZone": zone}}
 
     def _market(self, request: InstanceRequest) -> dict[str, Any]:
-        """How the capacity is bought.
+        """How the capacity is bought; what was bought ahead is named apart, by ``_targets``.
 
-        Source: EC2 API reference, SpotMarketOptions (a machine that may stop needs a persistent request) and
-        CapacityReservationSpecification; ansible/ansible#63246 (spot and shutdown behaviour).
+        Source: EC2 API reference, SpotMarketOptions (a machine that may stop needs a persistent request); ansible/ansible#63246
+        (spot and shutdown behaviour).
         """
         capacity_type = request.placement.capacity_type
         if capacity_type is CapacityType.SPOT:
@@ -209,47 +239,25 @@ class Instances:
             one_time = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
             options = persistent if request.stop_on_shutdown else one_time
             return {"InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": options}}
-        if capacity_type is CapacityType.RESERVED:
-            return {"CapacityReservationSpecification": {"CapacityReservationPreference": "capacity-reservations-only"}}
-        if capacity_type is CapacityType.CAPACITY_BLOCK:
-            target = {"CapacityReservationTarget": {"CapacityReservationId": self._block(request)}}
-            return {
-                "InstanceMarketOptions": {"MarketType": "capacity-block"},
-                "CapacityReservationSpecification": target,
-            }
-        if capacity_type is not CapacityType.ON_DEMAND:
+        if capacity_type not in _KINDS:
             raise Rejected(f"EC2 has no {capacity_type} capacity", remedy="leave placement.capacity at auto")
         return {}
 
-    def _block(self, request: InstanceRequest) -> str:
-        """The capacity block that the machine goes into: the token's own, else the first active one with room.
+    def _targets(self, request: InstanceRequest) -> list[dict[str, Any]]:
+        """What names the capacity of a create call, in the order in which it is tried; for most machines nothing does.
+
+        A token that has made a machine names that machine's own again, so that a repeated call has the same bytes.
 
         Raises:
-            CapacityError: there is none.
+            CapacityError: what was bought ahead has no room.
         """
         placement = request.placement
-        for machine in self._by_token(request):
-            if machine.get("CapacityReservationId"):
-                return str(machine["CapacityReservationId"])
-        asked = [
-            {"Name": "instance-type", "Values": [placement.instance_type]},
-            {"Name": "reservation-type", "Values": ["capacity-block"]},
-            {"Name": "state", "Values": ["active"]},
-        ]
-        found = self.api.pages(
-            "ec2", "DescribeCapacityReservations", placement.region, "CapacityReservations", Filters=asked
-        )
-        fitting = [
-            block
-            for block in found
-            if block.get("AvailableInstanceCount", 0) > 0 and placement.zone in (None, block.get("AvailabilityZoneId"))
-        ]
-        if not fitting:
-            raise CapacityError(
-                f"no active capacity block of {placement.instance_type} in {placement.zone or placement.region} has room",
-                remedy="buy one first: `aws ec2 describe-capacity-block-offerings`, then `purchase-capacity-block`",
-            )
-        return str(min(fitting, key=lambda block: str(block["CapacityReservationId"]))["CapacityReservationId"])
+        kind = placement.capacity_type
+        if kind not in _AHEAD:
+            return [{}]
+        if (made := self._by_token(request)) and views.is_ahead(made[0]):
+            return [target_parameters(Target(views.reservation_target(made[0])), kind)]
+        return [target_parameters(target, kind) for target in self.reservations.targets(placement)]
 
     def _disks(self, request: InstanceRequest) -> list[dict[str, Any]]:
         """The root disk in the wanted size, and the image's other disks; all encrypted, all ending with the machine."""

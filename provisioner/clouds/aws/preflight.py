@@ -15,6 +15,7 @@ from provisioner.clouds.aws.session import in_parallel
 from provisioner.clouds.cloud import InstanceRequest, Placement, Readiness
 from provisioner.errors import CapacityError, CredentialsError, GpuprovError, QuotaError, Rejected, UsageError
 from provisioner.tags import STACK_ID
+from provisioner.vocabulary import CapacityType
 
 T = TypeVar("T")
 
@@ -97,6 +98,8 @@ class Preflight:
             yield Readiness("region", offer.key, error)
             return
         yield Readiness("offering", offer.key, _not_offered(offer, region))
+        if offer.capacity_type in (CapacityType.CAPACITY_BLOCK, CapacityType.RESERVED):
+            yield self._told("capacity", offer, lambda: self.instances.check_ahead(offer))
         yield self._told("quota", offer, lambda: self.instances.quotas.check(offer, None))
         yield self._told("subnet", offer, lambda: self._room(offer, region))
 

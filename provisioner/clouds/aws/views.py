@@ -69,9 +69,21 @@ def capacity_type(described: Described) -> CapacityType:
     lifecycle = _LIFECYCLES.get(described.get("InstanceLifecycle") or "")
     if lifecycle is not None:
         return lifecycle
+    return CapacityType.RESERVED if is_ahead(described) else CapacityType.ON_DEMAND
+
+
+def is_ahead(described: Described) -> bool:
+    """Whether it may run in capacity that was bought ahead alone: in a named reservation, or in any open one."""
     reservation = described.get("CapacityReservationSpecification") or {}
     only_reserved = reservation.get("CapacityReservationPreference") == _ONLY_RESERVED
-    return CapacityType.RESERVED if only_reserved else CapacityType.ON_DEMAND
+    return only_reserved or reservation_target(described) is not None
+
+
+def reservation_target(described: Described) -> str | None:
+    """The reservation or block that its create call named; ``None`` where it named none."""
+    reservation = described.get("CapacityReservationSpecification") or {}
+    target = (reservation.get("CapacityReservationTarget") or {}).get("CapacityReservationId")
+    return None if target is None else str(target)
 
 
 def created_at(described: Described) -> datetime:

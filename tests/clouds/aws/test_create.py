@@ -227,47 +227,6 @@ def test_a_machine_that_does_not_show_yet_is_not_listed(aws_rig):
     assert aws_rig.cloud.create_instance(request).id == made.id
 
 
-def test_reserved_capacity_is_asked_for_and_never_paid_on_demand(aws_rig):
-    reserved = replace(aws_rig.here, capacity_type=CapacityType.RESERVED)
-    made = aws_rig.cloud.create_instance(aws_rig.request(placement=reserved))
-    parameters = sent(aws_rig)
-    assert parameters["CapacityReservationSpecification.CapacityReservationPreference"] == "capacity-reservations-only"
-    assert made.placement == reserved
-
-
-def block(number, zone, room):
-    return {
-        "CapacityReservationId": f"cr-{number:017x}",
-        "InstanceType": "p5.48xlarge",
-        "ReservationType": "capacity-block",
-        "State": "active",
-        "AvailabilityZoneId": zone,
-        "AvailableInstanceCount": room,
-        "region": "us-east-1",
-    }
-
-
-def test_capacity_blocks_are_used_one_after_the_other(aws_rig):
-    place = replace(aws_rig.here, instance_type="p5.48xlarge", capacity_type=CapacityType.CAPACITY_BLOCK)
-    blocks = [block(1, place.zone, 1), block(2, place.zone, 3), block(3, "use1-az6", 9)]
-    aws_rig.fake.rules.reservations.extend(blocks)
-    used, made_ids = [], []
-    for number in range(4):
-        made = aws_rig.cloud.create_instance(aws_rig.request(f"token-{number}", placement=place, image=NEWEST))
-        target = aws_rig.fake.of("RunInstances")[-1].parameters[
-            "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"
-        ]
-        used.append(target)
-        made_ids.append(made.id)
-        next(one for one in blocks if one["CapacityReservationId"] == target)["AvailableInstanceCount"] -= 1
-        assert made.placement == place
-    assert used == [blocks[0]["CapacityReservationId"], *[blocks[1]["CapacityReservationId"]] * 3]
-    again = aws_rig.cloud.create_instance(aws_rig.request("token-0", placement=place, image=NEWEST))
-    assert again.id == made_ids[0]
-    with pytest.raises(CapacityError, match="no active capacity block"):
-        aws_rig.cloud.create_instance(aws_rig.request("token-9", placement=place, image=NEWEST))
-
-
 def test_another_markets_word_is_refused(aws_rig):
     with pytest.raises(Rejected, match="flex-start"):
         aws_rig.cloud.create_instance(

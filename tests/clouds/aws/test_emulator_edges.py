@@ -6,7 +6,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from tests.clouds.aws.test_emulator import ENDS, REGION, SPOT, launch, refused, state
+from tests.clouds.aws.test_emulator import ENDS, LAUNCH, REGION, SPOT, launch, refused, state
 
 
 @pytest.fixture
@@ -92,3 +92,29 @@ def test_unknown_disks_groups_and_requests_have_codes_of_their_own(ec2):
     assert refused(ec2.delete_security_group, GroupId="sg-0ffffffffffffffff")[0] == "InvalidGroup.NotFound"
     code, _ = refused(ec2.cancel_spot_instance_requests, SpotInstanceRequestIds=["sir-0"])
     assert code == "InvalidSpotInstanceRequestID.NotFound"
+
+
+def test_a_block_takes_as_many_machines_as_it_has_places(ec2, fake):
+    """Source: EC2 user guide, "Launch instances using Capacity Blocks"; API reference, DescribeCapacityReservations."""
+    block = {"CapacityReservationId": "cr-1", "InstanceType": "p5.48xlarge", "ReservationType": "capacity-block"}
+    fake.rules.reservations = [{**block, "State": "active", "TotalInstanceCount": 1, "region": REGION}]
+    inside = {
+        "InstanceType": "p5.48xlarge",
+        "InstanceMarketOptions": {"MarketType": "capacity-block"},
+        "CapacityReservationSpecification": {"CapacityReservationTarget": {"CapacityReservationId": "cr-1"}},
+    }
+
+    def room():
+        return ec2.describe_capacity_reservations()["CapacityReservations"][0]["AvailableInstanceCount"]
+
+    assert room() == 1
+    made = launch(ec2, **inside)
+    assert (made["InstanceLifecycle"], made["CapacityReservationId"], room()) == ("capacity-block", "cr-1", 0)
+    assert refused(ec2.run_instances, **{**LAUNCH, **inside})[0] == "ReservationCapacityExceeded"
+    assert refused(ec2.run_instances, **{**LAUNCH, **inside, "InstanceMarketOptions": {"MarketType": "spot"}})[0] == (
+        "InvalidParameterValue"
+    )
+    ec2.terminate_instances(InstanceIds=[made["InstanceId"]])
+    assert room() == 1
+    by_type = [{"Name": "reservation-type", "Values": ["capacity-block"]}]
+    assert refused(ec2.describe_capacity_reservations, Filters=by_type)[0] == "InvalidParameterValue"

@@ -131,7 +131,7 @@ def test_a_capacity_block_machine_is_not_stopped(aws_rig):
             "ReservationType": "capacity-block",
             "State": "active",
             "AvailabilityZoneId": place.zone,
-            "AvailableInstanceCount": 1,
+            "TotalInstanceCount": 1,
             "region": REGION,
         }
     )
