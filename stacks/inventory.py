@@ -77,14 +77,21 @@ def price_of(entry: BillableObject) -> Decimal | None:
 
 
 def describe(entry: BillableObject) -> str:
-    """One object for people: ``instance i-0abc (g6.xlarge) running in aws us-east-1``."""
+    """One object for people: ``instance i-0abc (g6.xlarge) running in aws us-east-1 (use1-az1), $0.8048/h``."""
     kind = entry.extra.get("instance_type")
     price = price_of(entry)
     cost = "price unknown" if price is None else f"{format_usd(price, 4)}/h"
     return (
         f"{entry.kind} {entry.id}{f' ({kind})' if kind else ''} {entry.state} in {entry.cloud} "
-        f"{entry.zone or entry.region}, {cost}"
+        f"{_place(entry.region, entry.zone)}, {cost}"
     )
+
+
+def _place(region: str, zone: str | None) -> str:
+    """Region and zone; the zone alone where it says its region. A zone id of AWS does not: nobody finds a console by it."""
+    if zone is None:
+        return region
+    return zone if zone.startswith(region) else f"{region} ({zone})"
 
 
 def object_document(entry: BillableObject, provider: str) -> dict[str, Any]:

@@ -184,7 +184,7 @@ def test_no_bundled_price_is_an_outlier_against_its_like(catalog: Catalog) -> No
         ("gcp", "a3-highgpu-8g", "us-central1", "88.49"),
     ],
 )
-def test_golden_prices_within_half_a_percent(catalog: Catalog, cloud: str, name: str, region: str, usd: str) -> None:
+def test_p3_golden_prices_within_half_a_percent(catalog: Catalog, cloud: str, name: str, region: str, usd: str) -> None:
     """P3: prices read by hand from the vendors' lists of 2026-07 and 2026-08."""
     found = {
         offer.price_usd_per_hour

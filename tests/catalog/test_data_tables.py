@@ -93,7 +93,7 @@ def test_longer_contracts_are_cheaper_and_all_are_below_on_demand(catalog: Catal
     assert compared > 300
 
 
-def test_no_price_per_gpu_is_five_times_off_the_median_of_its_gpu(catalog: Catalog) -> None:
+def test_p1_no_price_per_gpu_is_five_times_off_the_median_of_its_gpu(catalog: Catalog) -> None:
     """P1: on demand, of both clouds; a fraction counts as its share, and a large host may double the price per GPU."""
     by_gpu: dict[str, list[tuple[Decimal, str, str]]] = defaultdict(list)
     for cloud in CLOUDS:

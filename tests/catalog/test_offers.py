@@ -68,7 +68,7 @@ def test_every_listed_gpu_type_is_an_offer_or_excluded_in_each_of_its_zones(cata
             assert (row["cloud"], row["zone"], row["instance_type"]) in places, row
 
 
-def test_a_zone_that_does_not_list_a_type_never_offers_it(catalog: Catalog) -> None:
+def test_c9_a_zone_that_does_not_list_a_type_never_offers_it(catalog: Catalog) -> None:
     """C9: p4d.24xlarge is in four of the six zones of us-east-1."""
     listed = {(r["cloud"], r["zone"], r["instance_type"]) for r in rows("offerings.csv") if r["offered"] == "yes"}
     for offer in catalog.offers(["aws"]):
@@ -77,7 +77,7 @@ def test_a_zone_that_does_not_list_a_type_never_offers_it(catalog: Catalog) -> N
     assert zones == {"use1-az1", "use1-az2", "use1-az4", "use1-az6"}
 
 
-def test_a_region_without_the_type_has_no_offer_and_the_others_are_named(catalog: Catalog) -> None:
+def test_c11_a_region_without_the_type_has_no_offer_and_the_others_are_named(catalog: Catalog) -> None:
     """C11: no g5 in us-west-1; no H200 in eu-west-3."""
     assert named(catalog, "g5.xlarge", "us-west-1") == []
     assert named(catalog, "p5en.48xlarge", "eu-west-3") == []
@@ -135,7 +135,7 @@ def test_a_gcp_price_without_a_listing_is_an_offer_in_an_unknown_zone(catalog: C
     assert offer.price_usd_per_hour == Decimal("4.49993")
 
 
-def test_a_bundled_disk_that_the_source_left_out_is_in_the_price(catalog: Catalog) -> None:
+def test_p2_a_bundled_disk_that_the_source_left_out_is_in_the_price(catalog: Catalog) -> None:
     """P2: A3 Mega comes with 6000 GiB of local SSD at 0.08 USD a GiB-month: 0.6575 USD an hour."""
     offers = named(catalog, "a3-megagpu-8g", "us-central1")
     disk = Decimal(6000) * Decimal("0.08") / 730

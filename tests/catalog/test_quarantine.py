@@ -39,7 +39,7 @@ L4 = [("g6.xlarge", ON_DEMAND, "0.8"), ("g6.xlarge", ON_DEMAND, "0.9"), ("g6.xla
 @pytest.mark.parametrize(
     ("price", "reason"), [("0.179", "far_below_median"), ("0.18", ""), ("4.5", ""), ("4.51", "far_above_median")]
 )
-def test_five_times_is_the_limit_both_ways(price: str, reason: str, instances) -> None:
+def test_p1_five_times_is_the_limit_both_ways(price: str, reason: str, instances) -> None:
     assert verdict(judge(instances, *L4), "g6.xlarge", price) == reason
 
 

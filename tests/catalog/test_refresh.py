@@ -231,7 +231,7 @@ QUARANTINE = {
 
 
 @pytest.mark.parametrize(("price", "reason"), QUARANTINE.items())
-def test_a_suspicious_on_demand_price_is_kept_out_and_the_old_one_stays(price: str, reason: str) -> None:
+def test_p1_a_suspicious_on_demand_price_is_kept_out_and_the_old_one_stays(price: str, reason: str) -> None:
     before = offer(load_catalog(), "g6.xlarge", EAST, CapacityType.ON_DEMAND)
     done = run(
         MemoryFetcher(

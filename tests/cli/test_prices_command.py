@@ -137,7 +137,7 @@ def test_nothing_refreshed_is_exit_4_and_changes_nothing(aws: AwsMarket, out: An
     assert not cache.exists()
 
 
-def test_a_failed_refresh_does_not_make_old_prices_look_fresh(aws: AwsMarket, out: Any) -> None:
+def test_p6_a_failed_refresh_does_not_make_old_prices_look_fresh(aws: AwsMarket, out: Any) -> None:
     """P6: ages come from the rows, so they go on growing."""
     out("prices", "refresh", "--cloud", "aws")
     before, _ = out("prices", "show")
@@ -156,7 +156,7 @@ def test_missing_credentials_are_exit_3_and_say_the_line(out: Any, monkeypatch: 
     assert err.count("error: ") == 1
 
 
-def test_expired_credentials_are_exit_3(aws: AwsMarket, out: Any) -> None:
+def test_p13_expired_credentials_are_exit_3(aws: AwsMarket, out: Any) -> None:
     aws.calls.faults.append(Fault("DescribeRegions", "ExpiredToken", times=9, status=403))
     assert out("prices", "refresh", "--cloud", "aws", code=3)[0]["code"] == 3
 

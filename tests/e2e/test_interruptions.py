@@ -30,7 +30,7 @@ def wait_for(condition, limit_s=60):
         time.sleep(0.05)
 
 
-def test_two_ups_at_once_make_one_machine(bench):
+def test_l5_two_ups_at_once_make_one_machine(bench):
     slow_create(bench, 1)
     first, second = (bench.start("up", str(bench.spec), "--yes", "--format", "json") for _ in range(2))
     answers = [process.communicate(timeout=120) for process in (first, second)]
@@ -43,7 +43,7 @@ def test_two_ups_at_once_make_one_machine(bench):
     assert bench.down().code == 0
 
 
-def test_a_command_that_will_not_wait_is_told_who_holds_the_stack(bench):
+def test_l5_a_command_that_will_not_wait_is_told_who_holds_the_stack(bench):
     slow_create(bench, 2)
     process = bench.start("up", str(bench.spec), "--yes")
     wait_for(bench.creates)
@@ -57,7 +57,7 @@ def test_a_command_that_will_not_wait_is_told_who_holds_the_stack(bench):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_one_signal_stops_cleanly_and_says_what_exists(bench, number):
+def test_l6_one_signal_stops_cleanly_and_says_what_exists(bench, number):
     slow_create(bench, 2)
     process = bench.start("up", str(bench.spec), "--yes", "--format", "json")
     wait_for(bench.creates)

@@ -168,7 +168,7 @@ def test_quota_alone_is_ten(make_bench):
 
 
 @pytest.mark.slow
-def test_expired_credentials_on_down_remove_nothing_from_the_state(bench):
+def test_l15_expired_credentials_on_down_remove_nothing_from_the_state(bench):
     assert bench.up().code == 0
     machine = bench.machines()[0].id
     bench.sandbox("errors", "inject", "credentials", "--on", "terminate_instance", "--always")

@@ -312,7 +312,7 @@ def test_readiness_is_told_once_and_lasts_over_a_killed_watcher(make_bench):
     assert (bench.node.state / "ready").exists()
 
 
-def test_an_interruption_notice_runs_the_hook_once_within_the_notice(make_bench):
+def test_p18_an_interruption_notice_runs_the_hook_once_within_the_notice(make_bench):
     bench = make_bench(hook=["sh", "-c", "echo run >> $RIG/hook"])
     bench.rig.metadata.action = "terminate"
     bench.looks(3)

@@ -166,7 +166,7 @@ def test_an_unknown_price_is_no_advantage(plan_of: Any, finetune: Any) -> None:
     assert (shared.quantity, shared.amount_usd, shared.in_total) == (1024, None, True)
 
 
-def test_snapshots_instead_of_stopped_disks(plan_of: Any, serve: Any) -> None:
+def test_p7_i14_snapshots_instead_of_stopped_disks(plan_of: Any, serve: Any) -> None:
     """P7: what stays while stopped, and the same 170 GiB as snapshots at 0.05."""
     place = {"instance_types": ["g6e.xlarge"], "regions": ["us-east-1"]}
     cost = plan_of(serve(placement=place, storage={"data": "100GiB"}, lifecycle={"pattern": "bursty"})).cost

@@ -34,7 +34,7 @@ def priced(request_of, catalog):
     return build
 
 
-def test_month_of_an_endpoint(priced, serve, offer):
+def test_p7_month_of_an_endpoint(priced, serve, offer):
     """Llama 8B on g6e.xlarge: 730 h x (1.861 + 0.005) + 70 GiB x 0.08 (root: 50 + 1.2 x 15 GiB, up to tens)."""
     found, _ = priced(serve(), offer("g6e.xlarge", "1.861"))
     cost = found.bill.cost

@@ -100,7 +100,7 @@ def test_max_price_is_of_all_instances(request_of, serve, offer, instances, kept
     ("spot", "on_demand", "kept"),
     [("0.99", "1.00", True), ("1.00", "1.00", False), ("1.50", "1.00", False), ("1.50", None, True)],
 )
-def test_spot_must_be_cheaper(spot, on_demand, kept):
+def test_p5_spot_must_be_cheaper(spot, on_demand, kept):
     refusal = filters.spot_is_cheaper(Decimal(spot), Decimal(on_demand) if on_demand else None)
     assert (refusal is None) is kept
 

@@ -86,7 +86,7 @@ def test_l4_and_a10g_are_equal(catalog, request_of, serve):
     assert max(usable.values()) < 23034 * 2**20
 
 
-def test_region_without_the_type_names_those_that_have_it(refusals, serve):
+def test_c11_region_without_the_type_names_those_that_have_it(refusals, serve):
     """C11."""
     spec = serve(
         placement={"clouds": ["aws"], "regions": ["eu-west-3"], "gpus": ["H200"]},
@@ -97,7 +97,7 @@ def test_region_without_the_type_names_those_that_have_it(refusals, serve):
     assert refusal.needed == "eu-west-3"
 
 
-def test_zones_that_do_not_offer_a_type_are_never_candidates(found, serve, catalog):
+def test_c9_zones_that_do_not_offer_a_type_are_never_candidates(found, serve, catalog):
     """C9: only zones of the listing appear."""
     listed: dict[tuple[str, str], set[str | None]] = {}
     for offer in catalog.offers(["aws"]):
@@ -107,7 +107,7 @@ def test_zones_that_do_not_offer_a_type_are_never_candidates(found, serve, catal
         assert None not in candidate.offer.zones
 
 
-def test_spot_as_dear_as_on_demand_loses(found, refusals, batch, offer, stall):
+def test_p5_spot_as_dear_as_on_demand_loses(found, refusals, batch, offer, stall):
     """P5."""
     spec = batch(inference={"total": "50M tokens"})
     spot = offer("g6e.xlarge", "1.861", capacity_type=CapacityType.SPOT, zones=("use1-az2",))
@@ -121,7 +121,7 @@ def test_spot_as_dear_as_on_demand_loses(found, refusals, batch, offer, stall):
     assert found(spec, cheaper).candidates[0].offer.capacity_type is CapacityType.SPOT
 
 
-def test_bundled_local_disks_are_in_the_price(catalog):
+def test_p2_bundled_local_disks_are_in_the_price(catalog):
     """P2: a3-highgpu-8g with its 16 local disks; list price of the whole machine."""
     price = next(
         o.price_usd_per_hour

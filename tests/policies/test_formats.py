@@ -93,7 +93,7 @@ def test_junit_reads_back_with_the_counts_it_states(report: Report) -> None:
 
 
 @pytest.mark.parametrize("report", REPORTS)
-def test_gitlab_shows_each_open_finding_once(report: Report) -> None:
+def test_x2_gitlab_shows_each_open_finding_once(report: Report) -> None:
     issues = json.loads(render(report, "gitlab"))
     shown = [f for f in report.verdict.findings if f.waiver is None and not f.in_baseline]
     assert len(issues) == len(shown)
@@ -150,7 +150,7 @@ def test_sarif_says_why_a_finding_is_suppressed() -> None:
     assert "ana@example.com" in suppression["justification"]  # type: ignore[index]
 
 
-def test_a_finding_without_a_file_still_has_a_place() -> None:
+def test_x1_a_finding_without_a_file_still_has_a_place() -> None:
     verdict = judge([spec({"access": {"cidrs": ["0.0.0.0/0"]}})], Policy(), TODAY)
     (result,) = check_sarif(json.loads(render(Report(verdict), "sarif")))
     assert result["level"] == "error"

@@ -221,7 +221,7 @@ def _block_style() -> list[str]:
 
 
 @pytest.mark.parametrize(("name", "value", "place"), canaries())
-def test_no_report_and_no_error_shows_a_secret(
+def test_x6_no_report_and_no_error_shows_a_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, place: str
 ) -> None:
     from provisioner.errors import GpuprovError

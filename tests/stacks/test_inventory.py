@@ -89,12 +89,12 @@ def test_a_free_group_never_leaks():
     assert look(Shelf(GROUP), ("me",)).unknown_to(None) == ()
 
 
-def test_a_failure_says_what_exists_and_what_it_costs():
+def test_l1_a_failure_says_what_exists_and_what_it_costs():
     error = account(CapacityError("no capacity", remedy="wait"), look(Shelf(MACHINE, ROOT), ("me",)), HELD, "demo")
     assert isinstance(error, CapacityError)
     assert error.remedy == "wait"
     assert error.message == (
-        "no capacity; exists now: instance i-1 (g6.xlarge) running in aws use1-az1, $0.8000/h: $0.8100/h in all"
+        "no capacity; exists now: instance i-1 (g6.xlarge) running in aws us-east-1 (use1-az1), $0.8000/h: $0.8100/h in all"
     )
 
 
@@ -150,7 +150,7 @@ def test_a_create_whose_resource_exists_is_resolved():
     assert resolved_urns(state) == {f"u::{GPU_INSTANCE}::instance"}
 
 
-def test_a_machines_create_is_never_dropped_on_no_evidence():
+def test_l13_e18_a_machines_create_is_never_dropped_on_no_evidence():
     state = StackState("demo", (), (pending(GPU_INSTANCE, "instance"),))
     assert resolved_urns(state) == frozenset()
     assert resolved_urns(state, look(Shelf(MACHINE), ("me",))) == frozenset()

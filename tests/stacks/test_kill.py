@@ -23,7 +23,7 @@ def whole_s(tmp_path_factory):
 @pytest.mark.engine
 @pytest.mark.slow
 @pytest.mark.parametrize("blow", SAMPLE, ids=lambda blow: f"{blow.mode}-{blow.share}")
-def test_a_killed_up_is_taken_over_and_ended(tmp_path, whole_s, blow):
+def test_l13_e1_a_killed_up_is_taken_over_and_ended(tmp_path, whole_s, blow):
     wound = strike(tmp_path / "killed", blow, whole_s)
     assert wound.machines_at_once <= 1
     assert wound.machines_after_up == 1, wound.messages

@@ -128,7 +128,7 @@ VARIANTS = list(itertools.product(PROGRAMS, HOSTS, AGES, ("file", "remote-ours",
 
 
 @pytest.mark.parametrize(("program", "host", "how_old", "where"), VARIANTS)
-def test_a_lock_is_dead_only_with_proof(program, host, how_old, where):
+def test_e19_a_lock_is_dead_only_with_proof(program, host, how_old, where):
     lock = EngineLock("ana", HOSTS[host], 4711, NOW - AGES[how_old])
     known = (4711,) if where == "remote-ours" else (99,)
     ours = None if where == "remote-unknown" else Holder(1, HERE, "ana", "up", NOW, known)
@@ -219,14 +219,14 @@ def test_a_zombie_is_dead():
     assert running_program(os.getpid())
 
 
-def test_the_refusal_names_owner_and_age():
+def test_e19_the_refusal_names_owner_and_age():
     lock = EngineLock("ana", "laptop", 17, NOW - timedelta(hours=3))
     text = str(explain("demo", [lock]))
     assert "ana on laptop (pid 17), 3h old" in text
     assert "gpuprov unlock demo" in text
 
 
-def test_locks_of_a_remote_backend_are_read_from_the_refusal():
+def test_e19_locks_of_a_remote_backend_are_read_from_the_refusal():
     text = (
         "error: the stack is currently locked by 2 lock(s). Either wait for the other process(es) to end or delete the lock "
         "file with `pulumi cancel`.\n"

@@ -207,7 +207,7 @@ def test_defaults_of_serve(read: Read) -> None:
     assert workload.access.cidrs == ()
 
 
-def test_a_bursty_endpoint_has_a_lifetime(read: Read) -> None:
+def test_l7_a_bursty_endpoint_has_a_lifetime(read: Read) -> None:
     lifecycle = read(SERVE + "lifecycle: {pattern: bursty}\n").workload.lifecycle
     assert (lifecycle.hours_per_month, lifecycle.idle.after, lifecycle.max_lifetime) == (
         120,

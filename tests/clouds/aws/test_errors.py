@@ -85,7 +85,7 @@ def test_the_taxonomy_is_kept(code):
     assert (TABLE[code].error, TABLE[code].scope) == TAXONOMY[code]
 
 
-def test_an_unknown_code_stops_with_its_raw_text_and_is_no_want_of_capacity():
+def test_c5_an_unknown_code_stops_with_its_raw_text_and_is_no_want_of_capacity():
     error = translate(answered("NeverHeardOf", "something odd"), ABOUT)
     assert type(error) is errors.CloudError
     assert error.message == "NeverHeardOf: something odd"

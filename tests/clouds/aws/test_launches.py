@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from provisioner.clouds.aws.cloud import AwsCloud
+from provisioner.clouds.cloud import Placement
 from provisioner.errors import Ambiguous, CapacityError, CredentialsError, QuotaError, Rejected
+from provisioner.vocabulary import CapacityType
 from stacks.provider.lifeline import Lifeline
 from stacks.provider.patience import PatientCloud
 from stacks.provider.session import PartialFailure, ProviderFailure, Session
@@ -28,6 +30,7 @@ MANY = [
     for kind in ("g5.xlarge", "g6.xlarge", "g6e.xlarge")
 ][:25]
 DATA = {"data": 50 * 2**30}
+ON_DEMAND = CapacityType.ON_DEMAND
 
 
 class Killed(BaseException):
@@ -35,9 +38,12 @@ class Killed(BaseException):
 
 
 class QuickLifeline(Lifeline):
-    """Waits a hundredth of what is asked for."""
+    """Waits a hundredth of what is asked for, and keeps count."""
+
+    asked_s = 0.0
 
     def sleep(self, seconds: float) -> None:
+        self.asked_s += seconds
         super().sleep(seconds / 100)
 
 
@@ -72,20 +78,24 @@ def living():
 
 
 def leftovers():
-    """Everything of ours in the account: machines, disks, groups."""
+    """Everything of ours in the account: machines, disks, groups, addresses, interfaces, templates, buckets."""
+    from moto.s3.models import s3_backends
+
     found = [one.id for one in living()]
+    found += [bucket for backends in s3_backends.values() for bucket in backends["aws"].buckets]
     for region in aws_rules.REGIONS:
         model = aws_rules.backend(region)
-        found += model.volumes
+        found += [*model.volumes, *model.addresses, *model.launch_templates, *model.enis]
         found += [group.id for groups in model.groups.values() for group in groups.values() if group.name != "default"]
     return found
 
 
 @pytest.mark.parametrize("full", [0, 1, 9, 24])
-def test_k_offers_without_capacity_cost_k_create_calls_and_one(mini, fake, full):
-    fake.inject("RunInstances", "InsufficientInstanceCapacity", times=full)
+def test_e8_k_offers_without_capacity_cost_k_create_calls_and_one(mini, fake, full):
+    fake.inject("RunInstances", "InsufficientInstanceCapacity", times=full)  # with status 500, as EC2 sends it
     mini.up(program(offers=MANY, wait="created"))
     assert len(fake.of("RunInstances")) == full + 1
+    assert mini.session.lifeline.asked_s == 0  # no refusal is waited out
     attempts = mini.outputs("gpu")["attempts"]
     assert [attempt["outcome"] for attempt in attempts] == ["capacity"] * full + ["created"]
     assert len(living()) == 1
@@ -107,12 +117,17 @@ def test_c7_zones_without_room_are_passed_over_and_told(mini, fake):
 
 
 def test_c6_an_invalid_request_and_a_missing_right_stop_at_once_and_are_no_want_of_capacity(mini, fake):
-    for code, kind in (("InvalidParameterValue", Rejected), ("UnauthorizedOperation", CredentialsError)):
+    for code, kind, exit_code in (
+        ("InvalidParameterValue", Rejected, 4),
+        ("UnauthorizedOperation", CredentialsError, 3),
+    ):
         fake.inject("RunInstances", code)
         before = len(fake.of("RunInstances"))
         with pytest.raises(ProviderFailure) as failure:
             mini.up(program(offers=MANY))
         assert type(failure.value.cause) is kind
+        assert failure.value.cause.exit_code == exit_code
+        assert code in failure.value.cause.message
         assert len(fake.of("RunInstances")) == before + 1
     assert living() == []
 
@@ -136,12 +151,54 @@ def test_only_quota_everywhere_is_a_quota_error(mini, fake):
     assert fake.of("RunInstances") == []
 
 
-def test_a_lost_answer_costs_a_second_call_and_no_second_machine(mini, fake):
+def test_e7_a_lost_answer_costs_a_second_call_and_no_second_machine(mini, fake):
     fake.inject("RunInstances", do="lost")
     mini.up(program())
     first, second = fake.of("RunInstances")
     assert first.parameters == second.parameters
     assert len(living()) == 1
+
+
+def test_c2_a_region_whose_quota_holds_the_machine_is_taken_where_another_has_too_little(mini, fake):
+    """48 vCPUs, of which one region allows 8."""
+    fake.quotas["us-east-1", "L-DB2E81BA"], fake.quotas["us-west-2", "L-DB2E81BA"] = 8.0, 48.0
+    offers = [offer("use1-az1", kind="g6.12xlarge"), offer("usw2-az1", "us-west-2", kind="g6.12xlarge")]
+    with pytest.raises(ProviderFailure, match="need 48 vCPU, have 8, used 0") as failure:
+        mini.up(program(offers=offers[:1]))
+    assert failure.value.cause.exit_code == 10
+    assert fake.of("RunInstances") == []
+    mini.up(program(offers=offers))
+    assert mini.outputs("gpu")["region"] == "us-west-2"
+    assert [call.region for call in fake.of("RunInstances")] == ["us-west-2"]
+
+
+def test_e4_the_token_of_a_machine_that_ended_is_told_as_such_and_the_next_one_is_new(mini, fake, monkeypatch):
+    def kill(request):
+        made = AwsCloud.create_instance(mini.cloud, request)
+        aws_rules.terminate("us-east-1", made.id)
+        raise Killed
+
+    monkeypatch.setattr(mini.cloud, "create_instance", kill)
+    with pytest.raises(Killed):
+        mini.up(program())
+    mini.restart()
+    mini.up(program())
+    outputs = mini.outputs("gpu")
+    spent, *others = [call.parameters["ClientToken"] for call in fake.of("RunInstances")]
+    assert spent not in others[-1:]
+    assert others[:-1] == [spent] * 2  # once to settle what the killed run left open, once in its turn
+    assert [one.id for one in living()] == [outputs["instanceId"]]
+
+
+def test_e12_tags_are_in_the_create_call_so_that_no_later_call_can_lose_them(mini, fake):
+    fake.inject("CreateTags", "InvalidInstanceID.NotFound", times=99)
+    mini.up(program(disks=DATA))
+    assert fake.of("CreateTags") == []
+    stack_id = mini.outputs("launch")["stackId"]
+    (machine,) = living()
+    assert {tag["key"]: tag["value"] for tag in machine.get_tags()}["gpuprov:stack-id"] == stack_id
+    for volume in aws_rules.backend("us-east-1").volumes.values():
+        assert stack_id in {tag["value"] for tag in volume.get_tags()}
 
 
 def test_an_answer_that_never_comes_is_found_by_tag(mini, fake):
@@ -160,22 +217,24 @@ def test_throttling_is_waited_out(mini, fake):
     assert len(fake.of("RunInstances")) == 4
 
 
+@pytest.mark.parametrize("end", [Killed, KeyboardInterrupt], ids=["e1 killed", "l6 interrupted"])
 @pytest.mark.parametrize("shows_after_s", [0.0, 0.4])
-def test_e1_a_kill_after_the_call_is_adopted_by_the_next_run(mini, fake, monkeypatch, shows_after_s):
+def test_e1_l6_a_kill_after_the_call_is_adopted_by_the_next_run(mini, fake, monkeypatch, shows_after_s, end):
     fake.rules.visibility_s = shows_after_s
 
     def kill(request):
         AwsCloud.create_instance(mini.cloud, request)
-        raise Killed
+        raise end
 
     monkeypatch.setattr(mini.cloud, "create_instance", kill)
-    with pytest.raises(Killed):
+    with pytest.raises(end):
         mini.up(program())
     assert len(fake.of("RunInstances")) == 1
     mini.restart()
     mini.up(program())
     assert len(living()) == 1
     assert mini.outputs("gpu")["instanceId"] == living()[0].id
+    assert len({call.parameters["ClientToken"] for call in fake.of("RunInstances")}) == 1
 
 
 def test_e2_twenty_kills_make_one_machine(mini, monkeypatch):
@@ -202,8 +261,7 @@ def test_l2_a_machine_that_does_not_show_for_a_while_is_not_taken_for_gone(mini,
     assert mini.outputs("gpu")["power"] == "running"
 
 
-def test_a_stack_with_a_disk_lives_changes_nothing_and_leaves_nothing(mini, fake):
-    """L14: after the end there is no group, disk or machine with our tags."""
+def test_l14_p17_a_stack_with_a_disk_lives_changes_nothing_and_leaves_nothing(mini, fake):
     mini.up(program(disks=DATA))
     before = len(fake.of("RunInstances"))
     assert {step for _, step in mini.up(program(disks=DATA))} <= {"same", "update"}
@@ -251,6 +309,7 @@ def test_c13_c14_a_stopped_machine_that_cannot_start_stays_and_no_other_is_made(
         mini.up(program())
     assert type(failure.value.cause) is CapacityError
     assert "no other machine was made" in str(failure.value.cause)
+    assert "snapshot its disks" in failure.value.cause.remedy
     assert aws_rules.machine("us-east-1", stopped)._state.name == "stopped"
     assert len(fake.of("RunInstances")) == 1
     fake.capacity.clear()
@@ -264,9 +323,18 @@ def test_l3_an_end_without_an_answer_keeps_the_machine_in_the_state(mini, fake):
     fake.inject("TerminateInstances", do="reset", times=99)
     with pytest.raises(Ambiguous):
         mini.destroy()
-    assert "gpu" in mini.state
+    mini.refresh()
+    assert mini.outputs("gpu")["power"] == "running"  # nothing confirms an end
     assert len(living()) == 1
     fake.faults.clear()
+    fake.rules.ending_s = 60.0
+    fake.inject("TerminateInstances", do="lost", times=99)
+    (machine,) = living()
+    mini.session.cloud.terminate_instance(Placement("aws", "us-east-1", None, "g6.xlarge", ON_DEMAND), machine.id)
+    mini.refresh()
+    assert mini.outputs("gpu")["power"] == "terminating"  # told to, and not over
+    fake.faults.clear()
+    machine.due = (0.0, "terminated")
     mini.destroy()
     assert leftovers() == []
 

@@ -92,7 +92,7 @@ def test_an_interrupted_spot_machine_is_shown_as_taken_back(aws_rig):
     assert aws_rig.cloud.list_objects() == []
 
 
-def test_a_persistent_spot_machine_stops_and_starts_and_its_request_is_cancelled_before_its_end(aws_rig):
+def test_e16_a_persistent_spot_machine_stops_and_starts_and_its_request_is_cancelled_before_its_end(aws_rig):
     made = aws_rig.running(placement=aws_rig.spot, stop_on_shutdown=True)
     aws_rig.cloud.stop_instance(aws_rig.spot, made.id)
     assert state_of(aws_rig, made) is InstanceState.STOPPED
@@ -103,7 +103,7 @@ def test_a_persistent_spot_machine_stops_and_starts_and_its_request_is_cancelled
     assert aws_rig.fake.rules.relaunched == []
 
 
-def test_a_request_that_cannot_be_cancelled_keeps_its_machine(aws_rig):
+def test_e16_a_request_that_cannot_be_cancelled_keeps_its_machine(aws_rig):
     made = aws_rig.running(placement=aws_rig.spot, stop_on_shutdown=True)
     aws_rig.fake.inject("CancelSpotInstanceRequests", "UnauthorizedOperation", times=9)
     with pytest.raises(CredentialsError):

@@ -17,30 +17,35 @@ IMAGE = "ami-0d1a000000000001"
 
 def test_c1_a_quota_that_is_too_small_costs_no_create_call_and_tells_the_figures(aws_rig):
     place = replace(aws_rig.here, instance_type="p5.48xlarge")
-    aws_rig.fake.quotas[ON_DEMAND_P] = 256.0
-    aws_rig.running("token-0", placement=replace(aws_rig.here, instance_type="p4d.24xlarge"), image=IMAGE)
+    aws_rig.fake.quotas[ON_DEMAND_P] = 96.0
+    for number in range(4):  # 16 vCPUs each
+        aws_rig.running(f"used-{number}", placement=replace(aws_rig.here, instance_type="p5.4xlarge"), image=IMAGE)
     calls = len(aws_rig.fake.of("RunInstances"))
     with pytest.raises(QuotaError) as refusal:
         aws_rig.cloud.create_instance(aws_rig.request(placement=place, image=IMAGE))
+    assert refusal.value.exit_code == 10
     assert "quota L-417A185B (Running On-Demand P instances) in us-east-1" in refusal.value.message
-    assert "need 192 vCPU, have 256, used 96" in refusal.value.message
-    assert "--quota-code L-417A185B --desired-value 288 --region us-east-1" in refusal.value.remedy
+    assert "need 192 vCPU, have 96, used 64" in refusal.value.message
+    assert "--quota-code L-417A185B --desired-value 256 --region us-east-1" in refusal.value.remedy
     assert len(aws_rig.fake.of("RunInstances")) == calls
 
 
 def test_c2_a_quota_above_zero_and_below_the_need_is_too_small(aws_rig):
-    aws_rig.fake.quotas[ON_DEMAND_G] = 3.0
-    with pytest.raises(QuotaError, match="need 4 vCPU, have 3, used 0"):
-        aws_rig.cloud.create_instance(aws_rig.request())
+    aws_rig.fake.quotas[ON_DEMAND_G] = 8.0
+    place = replace(aws_rig.here, instance_type="g6.12xlarge")
+    with pytest.raises(QuotaError, match="need 48 vCPU, have 8, used 0"):
+        aws_rig.cloud.create_instance(aws_rig.request(placement=place))
 
 
 def test_c3_spot_and_on_demand_have_a_quota_each_and_do_not_take_from_one_another(aws_rig):
     aws_rig.fake.quotas[ON_DEMAND_G] = 0.0
     aws_rig.fake.quotas[SPOT_G] = 4.0
     aws_rig.cloud.create_instance(aws_rig.request(placement=aws_rig.spot))
-    with pytest.raises(QuotaError, match="L-DB2E81BA"):
+    with pytest.raises(QuotaError, match=r"L-DB2E81BA \(Running On-Demand G and VT instances\) .*on-demand: need 4"):
         aws_rig.cloud.create_instance(aws_rig.request("token-2"))
-    with pytest.raises(QuotaError, match=r"L-3819A6DF .*spot: need 4 vCPU, have 4, used 4"):
+    with pytest.raises(
+        QuotaError, match=r"L-3819A6DF \(All G and VT Spot Instance Requests\) .*spot: need 4 vCPU, have 4, used 4"
+    ):
         aws_rig.cloud.create_instance(aws_rig.request("token-3", placement=aws_rig.spot))
 
 

@@ -59,7 +59,7 @@ def test_an_unknown_profile_is_a_matter_of_credentials(aws_rig):
     assert "aws.profile" in failure.value.remedy
 
 
-def test_an_expired_sso_session_names_the_login(aws_rig, monkeypatch, tmp_path):
+def test_p13_an_expired_sso_session_names_the_login(aws_rig, monkeypatch, tmp_path):
     config = tmp_path / "config"
     config.write_text(
         "[profile team]\nsso_session = corp\nsso_account_id = 123456789012\nsso_role_name = dev\nregion = us-east-1\n"

@@ -48,7 +48,7 @@ GOLDEN = {
 
 @pytest.mark.usefixtures("account")
 @pytest.mark.parametrize(("name", "usd"), GOLDEN.items())
-def test_composed_prices_are_within_half_a_percent_of_the_published_ones(
+def test_p3_composed_prices_are_within_half_a_percent_of_the_published_ones(
     name: str, usd: str, fetcher: GcpPrices
 ) -> None:
     found, wanted = prices(fetcher)[name], Decimal(usd)
@@ -64,7 +64,7 @@ def test_a_machine_without_one_of_its_rates_has_no_price(fetcher: GcpPrices) -> 
 
 
 @pytest.mark.usefixtures("account")
-def test_bundled_disk_is_in_the_price_and_optional_disk_is_not(fetcher: GcpPrices) -> None:
+def test_p2_bundled_disk_is_in_the_price_and_optional_disk_is_not(fetcher: GcpPrices) -> None:
     quotes = {one.instance_type: one for one in fetcher.fetch(US).prices["on_demand"]}
     assert quotes["a2-ultragpu-1g"].excludes == "none"
     assert quotes["g2-standard-4"].excludes == "local_ssd"

@@ -117,7 +117,7 @@ def test_a_quota_of_every_region_counts_each_region_for_itself(box):
     assert [one.used for one in box.controls.quotas()] == [None, 8]
 
 
-def test_gcp_counts_gpus_by_model_and_over_the_project(gcp_box):
+def test_e15_gcp_counts_gpus_by_model_and_over_the_project(gcp_box):
     gcp_box.controls.set_quota("gcp", "us-central1", "NVIDIA_L4_GPUS", Fraction(2))
     gcp_box.controls.set_quota("gcp", "*", "GPUS_ALL_REGIONS", Fraction(3))
     two = replace(gcp_box.here, instance_type="g2-standard-24")

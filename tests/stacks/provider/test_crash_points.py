@@ -160,7 +160,7 @@ def resolve(mini: MiniEngine) -> None:
 
 @pytest.mark.parametrize("lag", LAGS, ids=["seen at once", "seen late"])
 @pytest.mark.parametrize("scene", SCENES)
-def test_every_crash_point_then_up(home: Path, scene: str, lag: timedelta) -> None:
+def test_e3_every_crash_point_then_up(home: Path, scene: str, lag: timedelta) -> None:
     indices = calls_of(home, scene, lag)
     assert len(indices) > 5
     for index in indices:
@@ -184,7 +184,7 @@ def test_every_crash_point_then_destroy(home: Path, scene: str) -> None:
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_every_crash_point_then_up_on_another_host(home: Path, scene: str) -> None:
+def test_e3_every_crash_point_then_up_on_another_host(home: Path, scene: str) -> None:
     lag = LAGS[1]
     for index in calls_of(home, scene, lag, "aws"):
         for after in (False, True):

@@ -21,7 +21,7 @@ from provisioner.vocabulary import CapacityType
 from stacks.provider import node
 from stacks.provider.failover import ROUNDS_MAX, access, catalog_quota_family, ordered, pool
 from stacks.provider.machine import VISIBILITY
-from stacks.provider.session import PartialFailure, ProviderFailure
+from stacks.provider.session import ProviderFailure
 from tests.fakes.mini_engine import MiniEngine, engine, offer, program
 
 MANY = [offer(f"z{number}", f"r{number % 5}", "g6.xlarge" if number % 2 else "p5.48xlarge") for number in range(25)]
@@ -40,7 +40,7 @@ def failing(mini: MiniEngine, offers: list[dict[str, str]] = MANY) -> ProviderFa
 
 
 @pytest.mark.parametrize("full", range(25))
-def test_k_refusals_cost_k_calls_and_no_waiting(home: Path, full: int) -> None:
+def test_e8_k_refusals_cost_k_calls_and_no_waiting(home: Path, full: int) -> None:
     mini = engine(home)
     mini.cloud.no_capacity = {key(entry) for entry in MANY[:full]}
     begin = mini.cloud.clock.now
@@ -110,7 +110,7 @@ def test_an_offer_without_an_image_is_told_and_passed_over(home: Path) -> None:
     assert "pin one" in str(failure.cause)
 
 
-def test_machines_that_die_at_boot_use_new_tokens_and_come_to_an_end(home: Path) -> None:
+def test_e4_machines_that_die_at_boot_use_new_tokens_and_come_to_an_end(home: Path) -> None:
     offers = MANY[:2]
     mini = engine(home)
     mini.cloud.dies_at_boot = {key(entry): InstanceState.TERMINATED for entry in offers}
@@ -120,17 +120,6 @@ def test_machines_that_die_at_boot_use_new_tokens_and_come_to_an_end(home: Path)
     tokens = [call.token for call in mini.cloud.calls if call.operation == "create_instance"]
     assert len(set(tokens)) == len(tokens)
     assert mini.cloud.living == []
-
-
-def test_a_machine_that_cannot_be_ended_stops_the_failover(home: Path) -> None:
-    mini = engine(home)
-    mini.cloud.dies_at_boot = {key(MANY[0]): InstanceState.TERMINATING}
-    mini.cloud.errors["terminate_instance"].append((False, CloudError("not now")))
-    with pytest.raises(PartialFailure, match="not now") as failure:
-        mini.up(program(offers=MANY))
-    assert failure.value.resource_id in mini.cloud.machines
-    assert len(mini.cloud.machines) == 1
-    assert "gpu" in mini.state
 
 
 def test_an_edit_between_a_lost_answer_and_the_next_run_is_no_second_machine(home: Path) -> None:

@@ -32,7 +32,7 @@ def test_it_holds_all_that_later_calls_are_made_of(home: Path) -> None:
     }
 
 
-def test_two_stacks_of_the_same_program_are_two(home: Path, tmp_path: Path) -> None:
+def test_e6_two_stacks_of_the_same_program_are_two(home: Path, tmp_path: Path) -> None:
     one, other = engine(home), engine(tmp_path / "other")
     one.up(program())
     other.up(program())

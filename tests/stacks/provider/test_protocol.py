@@ -47,7 +47,7 @@ def test_first_up_makes_one_machine_with_every_tag(home: Path) -> None:
     assert outputs["attempts"] == [{"offer": AZ1, "outcome": "created", "message": machine.id}]
 
 
-def test_second_up_changes_nothing_and_makes_no_creating_call(home: Path) -> None:
+def test_p17_second_up_changes_nothing_and_makes_no_creating_call(home: Path) -> None:
     mini = engine(home)
     mini.up(program(disks={"data": "200GiB"}))
     before = len(mini.cloud.calls)
@@ -99,7 +99,7 @@ def test_a_machine_that_vanishes_at_once_is_made_again(home: Path) -> None:
     assert mini.outputs("launch")["generation"] == 2
 
 
-def test_an_interrupted_machine_is_shown_and_replaced(home: Path) -> None:
+def test_p18_an_interrupted_machine_is_shown_and_replaced(home: Path) -> None:
     mini = engine(home)
     mini.up(program())
     mini.cloud.reclaim(only(mini))
@@ -121,7 +121,7 @@ def test_without_this_hosts_journal_a_vanished_machine_is_made_again_all_the_sam
     assert mini.up(program()) == SAME
 
 
-def test_after_spot_loss_the_next_machine_starts_in_another_region(home: Path) -> None:
+def test_c15_after_spot_loss_the_next_machine_starts_in_another_region(home: Path) -> None:
     offers = [offer(zone, region, capacity="spot") for zone, region in (("a", "r1"), ("b", "r2"), ("c", "r3"))]
     mini = engine(home)
     visited = []
@@ -436,7 +436,7 @@ def test_a_half_made_machine_is_deleted_by_destroy(home: Path) -> None:
     assert mini.cloud.leftovers == []
 
 
-def test_a_terminate_that_is_not_confirmed_keeps_the_machine_in_the_state(home: Path) -> None:
+def test_l3_a_terminate_that_is_not_confirmed_keeps_the_machine_in_the_state(home: Path) -> None:
     mini = engine(home)
     mini.up(program())
     mini.cloud.terminate_instance = lambda *_: None  # type: ignore[method-assign]
@@ -481,7 +481,7 @@ def test_another_provider_is_refused_and_never_read_as_gone(home: Path) -> None:
         mini.session.require_own({"provider": "aws"})
 
 
-def test_a_lagging_list_is_not_a_lost_machine(home: Path) -> None:
+def test_l2_a_lagging_list_is_not_a_lost_machine(home: Path) -> None:
     mini = engine(home, visibility=timedelta(seconds=9), boot=timedelta(seconds=2))
     mini.up(program(wait="created"))
     machine = only(mini)
