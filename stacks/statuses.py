@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from provisioner import tags
-from provisioner.clouds.cloud import BillableObject, Cloud
+from provisioner.clouds.cloud import BillableObject, Cloud, InstanceState
 from provisioner.errors import CloudError, GpuprovError
 from provisioner.reaper import machines
-from provisioner.reaper.evidence import last_line
+from provisioner.reaper.evidence import last_line, silent_since
 from stacks import failures
 from stacks.clouds import cloud_of
 from stacks.documents import money, objects, outputs_document, power_of
@@ -24,6 +24,8 @@ from stacks.state import StackState
 
 REAPED = "reaped"
 """Ended on purpose, idle or over age: expected, and `up` brings it back."""
+UNREACHABLE = "unreachable"
+"""The cloud says that it runs, and its watcher has missed three heartbeats: it is told, and never taken for gone."""
 PROVIDER_OF_NEW = "sandbox"
 """Where a stack is looked for that has no resource yet."""
 
@@ -45,6 +47,8 @@ class Status:
     """Whether its workload answers; ``None`` where that is not probed."""
     decision: Mapping[str, Any] | None = None
     """The last line of the machine's watcher."""
+    silent_since: str | None = None
+    """Last word of a watcher that should have spoken since; ``None`` where nothing is missing."""
     is_readable: bool = True
     """Whether the backend's file could be read; ``trouble`` says why not."""
 
@@ -54,6 +58,8 @@ class Status:
         shown = [entry.state for entry in self.machines]
         if self.ended is not None and set(shown) <= {"stopped", "stopping", "terminating"}:
             return REAPED
+        if shown and shown[0] == InstanceState.RUNNING and self.silent_since is not None:
+            return UNREACHABLE
         if shown:
             return shown[0]
         if not self.is_readable:
@@ -124,6 +130,11 @@ def _notes(status: Status) -> list[str]:
         notes.append(f"{status.ended}; `gpuprov up` brings it back")
     elif status.decision is not None and status.decision.get("why"):
         notes.append(f"{status.decision.get('state')}: {status.decision['why']}")
+    if status.word == UNREACHABLE:
+        notes.append(
+            f"its watcher has said nothing since {status.silent_since}, and the cloud says that it runs: it is kept, and bills; "
+            f"`gpuprov logs {status.state.name}` shows its last lines"
+        )
     speed = _speed(status)
     if speed is not None:
         notes.append(speed)
@@ -178,31 +189,32 @@ def _status(site: Site, state: StackState) -> Status:
         return Status(state, provider, None, f"the cloud could not be asked: {error}", busy)
     seen = Status(state, provider, standing, None, busy)
     try:
-        decision, ended = _watched(cloud, seen)
+        decision, ended, silent = _watched(cloud, seen)
         ready = ready_now(cloud, state) if seen.word == "running" else None
     except GpuprovError as error:  # what exists and what it costs is known all the same
         return replace(seen, trouble=f"its console could not be read: {error}")
-    return replace(seen, decision=decision, ended=ended, ready=ready)
+    return replace(seen, decision=decision, ended=ended, ready=ready, silent_since=silent)
 
 
-def _watched(cloud: Cloud, seen: Status) -> tuple[Mapping[str, Any] | None, str | None]:
-    """The last word of the machine's watcher, and why the machine was ended, where it was ended on purpose."""
+def _watched(cloud: Cloud, seen: Status) -> tuple[Mapping[str, Any] | None, str | None, str | None]:
+    """The last word of the machine's watcher; why the machine was ended, where it was on purpose; and since when it is silent."""
     outputs = seen.state.outputs
     if not outputs.get("instanceId"):
-        return None, None
+        return None, None, None
     place, instance_id = placement_of(outputs), str(outputs["instanceId"])
     machine = next((entry for entry in seen.machines if entry.id == instance_id), None)
     found = machine if machine is not None else cloud.get_instance(place, instance_id)
-    decision = last_line(cloud.read_console(place, instance_id))
+    console = cloud.read_console(place, instance_id)
+    decision = last_line(console)
     if found is None or str(found.state) in ("running", "pending", "interrupted"):
-        return decision, None
+        return decision, None, silent_since(console, cloud.now())
     reaped = found.tags.get(machines.REAPED, tags.NONE)
     if reaped != tags.NONE:
         at, _, cause = reaped.partition(" ")
-        return decision, f"reaped at {at}: {cause}"
+        return decision, f"reaped at {at}: {cause}", None
     if decision is not None and decision.get("act") in ("stop", "terminate"):
-        return decision, f"ended by itself at {decision.get('at')}: {decision.get('why')}"
-    return decision, None
+        return decision, f"ended by itself at {decision.get('at')}: {decision.get('why')}", None
+    return decision, None, None
 
 
 def _busy(path: Path) -> str | None:

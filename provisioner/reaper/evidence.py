@@ -47,6 +47,13 @@ def last_line(console: Sequence[str], *, decisions: bool = False) -> Mapping[str
     return None
 
 
+def silent_since(console: Sequence[str], now: datetime) -> str | None:
+    """When the watcher judged a reading for the last time, if it should have done so again since; else ``None``."""
+    line = last_line(console, decisions=True)
+    said_at = tags.parse_time(str(line.get("at"))) if line is not None else None
+    return str(line.get("at")) if line is not None and said_at is not None and now - said_at > SILENT_AFTER else None
+
+
 def judge(observed: Observed, now: datetime, since: datetime | None = None) -> Evidence:
     """All sources together: idle only if each one that exists says so, for as long as the shortest says.
 

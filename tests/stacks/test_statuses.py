@@ -6,7 +6,13 @@ import json
 
 import pytest
 
+from provisioner import tags
+from provisioner.clouds.cloud import BillableObject
 from provisioner.errors import CapacityError, CloudError
+from provisioner.reaper.evidence import judge
+from provisioner.reaper.machines import Observed
+from provisioner.tags import parse_time
+from stacks import statuses
 from stacks.failures import encode
 from stacks.site import Site
 from stacks.state import ResourceState, StackState, stack_file
@@ -68,3 +74,63 @@ def test_what_an_engine_does_stands_beside_what_was_planned():
     ]
     (row,) = rows([Status(StackState("s"), "sandbox", None, decision={"state": "busy", "tokens_per_s": None})])
     assert row["notes"] == []
+
+
+class _Account:
+    """One machine, its console and a clock."""
+
+    def __init__(self, *console, now="2026-11-30T13:00:00Z"):
+        self.console = console
+        self.at = parse_time(now)
+        self.ended = []
+
+    def now(self):
+        return self.at
+
+    def list_objects(self):
+        carried = {tags.STACK_ID: "me"}
+        return [
+            BillableObject("aws", "instance", "i-1", "us-east-1", "use1-az1", "running", carried, "0.8", self.at, {})
+        ]
+
+    def get_instance(self, place, instance_id):
+        return self.list_objects()[0]
+
+    def read_console(self, place, instance_id):
+        return self.console
+
+
+def _state(home):
+    place = {"cloud": "aws", "region": "us-east-1", "zone": "use1-az1", "instanceType": "g6.xlarge"}
+    outputs = {**place, "capacityType": "on-demand", "instanceId": "i-1", "stackId": "me", "power": "running"}
+    entry = {"urn": MACHINE, "type": "gpuprov:index:GpuInstance", "id": "i-1", "outputs": outputs}
+    launch = {"urn": f"{MACHINE}-launch", "type": "gpuprov:index:Launch", "id": "me", "outputs": {"stackId": "me"}}
+    write(home, "whole", checkpoint("whole", [launch, entry]))
+
+
+@pytest.mark.parametrize(
+    ("now", "word"), [("2026-11-30T12:14:59Z", "running"), ("2026-11-30T12:15:01Z", "unreachable")]
+)
+def test_p19_three_missed_heartbeats_are_unreachable_and_never_gone(home, site, monkeypatch, now, word):
+    _state(home)
+    account = _Account('{"gpuprov": 1, "at": "2026-11-30T12:00:00Z", "state": "busy", "why": "requests"}', now=now)
+    monkeypatch.setattr(statuses, "cloud_of", lambda *_: account)
+    (whole,) = document(read_all(site))["stacks"]
+    assert whole["state"] == word
+    assert any("it is kept, and bills" in note for note in whole["notes"]) is (word == "unreachable")
+    seen = Observed(console=account.console)
+    assert judge(seen, account.now()).state == ("busy" if word == "running" else "unknown")  # and `reap` ends neither
+
+
+def test_p19_a_console_that_cannot_be_read_leaves_the_machine_as_the_cloud_shows_it(home, site, monkeypatch):
+    _state(home)
+    account = _Account()
+
+    def fail(place, instance_id):
+        raise CloudError("the connection was lost")
+
+    account.read_console = fail
+    monkeypatch.setattr(statuses, "cloud_of", lambda *_: account)
+    (whole,) = document(read_all(site))["stacks"]
+    assert whole["state"] == "running"
+    assert "its console could not be read: the connection was lost" in whole["notes"]
