@@ -13,12 +13,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from provisioner.node.bundle import watcher_source
+from provisioner.node.bundle import packed_watcher
 
 HOME = "/opt/gpuprov"
 ETC = "/etc/gpuprov"
 STOP_S = 300
 """Longest wait of a stop for requests in flight, or for a checkpoint."""
+LEAVE_S = 120
+"""Longest run of the checkpoint hook at a shutdown, before that."""
 RESTARTS, RESTARTS_IN_S = 5, 1800
 
 
@@ -38,6 +40,8 @@ class Start:
     """Name -> bucket of what is served beside the model."""
     volumes: Mapping[str, int] = field(default_factory=dict)
     """Data disk -> bytes; each is mounted under its name."""
+    resumable: bool = False
+    """Whether it can go on from what lies in ``/checkpoints``; it is told so by ``GPUPROV_RESUME``."""
 
 
 def user_data(config: Mapping[str, Any], start: Start | None = None) -> str:
@@ -48,7 +52,7 @@ def user_data(config: Mapping[str, Any], start: Start | None = None) -> str:
         start: the workload; ``None`` for a bare machine, which is watched all the same.
     """
     files = [
-        _file(f"{HOME}/watcher.py", watcher_source(), "0644"),
+        _file(f"{HOME}/watcher.py", packed_watcher(), "0644"),
         _file(f"{ETC}/node.json", json.dumps(dict(config), sort_keys=True), "0644"),
         *(_file(f"/etc/systemd/system/{name}", text, "0644") for name, text in _units(config, start).items()),
     ]
@@ -60,9 +64,13 @@ def user_data(config: Mapping[str, Any], start: Start | None = None) -> str:
     if start is not None:
         files += _start_files(start)
         commands.append(["systemctl", "enable", "--now", "--no-block", "gpuprov-workload.service"])
+        if config.get("hook"):
+            commands.append(["systemctl", "enable", "--now", "--no-block", "gpuprov-leave.service"])
     document = {
         # On each boot before anything else; on the first one, the file is not there yet and runcmd arms the timer.
-        "bootcmd": [f"test ! -e {HOME}/watcher.py || /usr/bin/python3 {HOME}/watcher.py tick"],
+        "bootcmd": [
+            f"test ! -e {HOME}/watcher.py || /usr/bin/python3 {HOME}/watcher.py {w}" for w in ("renew", "tick")
+        ],
         "write_files": files,
         "runcmd": commands,
     }
@@ -77,6 +85,7 @@ def _start_files(start: Start) -> list[dict[str, Any]]:
         "ADAPTERS": " ".join(f"{name}={address}" for name, address in start.adapters.items()),
         "IMAGE": start.image,
         "ENTRY": start.entrypoint,
+        "RESUME": "1" if start.resumable else "",
     }
     secrets = (f"{name} {store} {key}" for name, (store, _, key) in _split(start.secrets))
     # docker's env files take the rest of the line as it is.
@@ -109,9 +118,18 @@ def _units(config: Mapping[str, Any], start: Start | None) -> dict[str, str]:
             f"ExecStartPre={HOME}/boot.sh\nExecStart={HOME}/run.sh\nRestart={restart}\nRestartSec=10\n"
             f"TimeoutStartSec=infinity\nTimeoutStopSec={STOP_S}\nKillMode=mixed",
             wanted=True,
-            more=f"After=network-online.target gpuprov-deadman.timer\nWants=network-online.target\n"
+            # Behind docker, so that a shutdown stops the workload first: the daemon gives its containers seconds.
+            more=f"After=network-online.target docker.service gpuprov-deadman.timer\nWants=network-online.target\n"
             f"StartLimitIntervalSec={RESTARTS_IN_S}\nStartLimitBurst={RESTARTS}\n",
         )
+        if config.get("hook"):
+            # Started after the workload, so stopped before it: the hook finds it at work.
+            units["gpuprov-leave.service"] = _unit(
+                "gpuprov checkpoint at shutdown",
+                f"Type=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\nExecStop={python} leave\nTimeoutStopSec={LEAVE_S}",
+                wanted=True,
+                more="After=gpuprov-workload.service\n",
+            )
     return units
 
 

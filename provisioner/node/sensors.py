@@ -326,6 +326,14 @@ class Machine:
         notice, _ = _metadata(self.metadata, "/latest/meta-data/spot/instance-action", token=token)
         return None if notice is None else str(json.loads(notice).get("action", "terminate"))
 
+    def user_data(self) -> bytes:
+        """The user data as it is now, packed or not. Raises ``OSError`` without an answer."""
+        token = _metadata(self.metadata, "/latest/api/token", put=True)[0]
+        headers = {"X-aws-ec2-metadata-token": token or ""}
+        request = urllib.request.Request(self.metadata + "/latest/user-data", headers=headers)  # noqa: S310 - fixed scheme
+        with _OPENER.open(request, timeout=HTTP_TIMEOUT_S) as answer:
+            return bytes(answer.read())
+
 
 def parse_counters(text: str) -> dict[str, float]:
     """Running, waiting, tokens and requests of a Prometheus page, summed over labels; empty where it tells no requests.

@@ -26,16 +26,24 @@ from provisioner.node.deadman import (
     load_switch,
     save_switch,
 )
-from provisioner.node.drain import Gate, drain
-from provisioner.node.idleness import Decision, Memory, Rules, decide
+from provisioner.node.drain import CAUSE_TAG, DRAIN_TAG, HURRY_S, Gate, Listener, drain
+from provisioner.node.idleness import IDLE, QUIET, Decision, Memory, Rules, decide
+from provisioner.node.renew import renew
 from provisioner.node.sensors import HTTP_TIMEOUT_S, Machine, fetch, run_tool
 
 CONFIG = "/etc/gpuprov/node.json"
 STATE = "/var/lib/gpuprov"
 HEARTBEAT_S = 300.0
 """An unchanged decision is repeated on the console this often: silence for longer means that the watcher is dead."""
-HOOK_S = 110.0
-"""Longest run of the hook: EC2 gives 120 s of notice."""
+HOOK_S = 100.0
+"""Longest run of the hook: EC2 gives 120 s of notice, and the watcher sees it within ``GLANCE_S``."""
+GLANCE_S = 5.0
+"""Between two looks, notices of the cloud and requests from outside are asked for this often.
+
+Source: EC2 user guide, "Spot Instance interruption notices" (check every 5 seconds).
+"""
+HOOK_HOLDS_S = 300.0
+"""A checkpoint of this age is good enough for a shutdown: the hook has run for it, or for a notice, a moment ago."""
 MARK = "gpuprov"
 """First key of our lines on the console."""
 
@@ -100,6 +108,9 @@ class Node:
         hook = list(self.config.get("hook") or ())
         if not hook:
             return None
+        script = self.machine.path("/opt/gpuprov/run.sh")
+        if script.exists():  # which knows the container and the environment of the workload
+            hook.insert(0, str(script))
         try:
             # A process group of its own: what outlives the notice is left to the shutdown.
             done = subprocess.run(
@@ -107,7 +118,40 @@ class Node:
             )
         except (OSError, subprocess.SubprocessError):
             return False
+        if done.returncode == 0:
+            path = self.state / "hook"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{boot_id(self.root)} {self.now_s()}")
         return done.returncode == 0
+
+    def leave(self) -> None:
+        """The system goes down, whoever asked for it: the hook runs before the workload is told to stop, unless it just did."""
+        try:
+            boot, at_s = (self.state / "hook").read_text().rsplit(" ", 1)
+            if boot == boot_id(self.root) and self.now_s() - float(at_s) < HOOK_HOLDS_S:
+                return
+        except (OSError, ValueError):
+            pass  # it has not run yet
+        worked = self.hook(HOOK_S)
+        if worked is not None:
+            self.say(state="leaving", why="the system goes down", hook="done" if worked else "failed")
+
+    def renew(self) -> None:
+        """At boot: take over what the user data says now; without an answer, keep what there is."""
+        for _ in range(10):
+            try:
+                changed = renew(self.root, self.machine.user_data(), run_tool)
+            except OSError as error:
+                why = f"{error}"
+                time.sleep(2 if self.clock is None else 0)
+            except ValueError as error:
+                self.say(state="boot", why=f"keeps its start: {error}")
+                return
+            else:
+                if changed:
+                    self.say(state="boot", why=f"takes over a new start: {', '.join(changed)}"[:500])
+                return
+        self.say(state="boot", why=f"keeps its start: the user data could not be read: {why}")
 
     def end(self, why: str, state: str, limit_s: float = HOOK_S, **more: Any) -> None:
         """Run the hook, say it, and shut the operating system down; the cloud stops or terminates the machine by its setting."""
@@ -140,7 +184,7 @@ def tick(node: Node) -> Switch:
     save_switch(path, fresh)
     if fresh.ended_by:
         # Each further tick tries again, until the machine is gone.
-        node.end(fresh.ended_by, "dead-man", 60.0)
+        node.end(fresh.ended_by, "dead-man", HURRY_S)
     return fresh
 
 
@@ -156,6 +200,30 @@ class Watch:
     ready: bool = False
     noticed: bool = False
     started_s: float | None = None
+    listener: Listener = field(init=False)
+
+    def __post_init__(self) -> None:
+        node = self.node
+        gate = Gate(node.machine.ports, node.state / "draining", run_tool)
+        if gate.flag.exists():  # of a watcher that was killed, or of the life before a stop
+            gate.open()
+        self.listener = Listener(gate, self._is_calm, _pause(node), node.hook, node.say)
+
+    def glance(self) -> None:
+        """What cannot wait for the next look: the cloud's notice, and a request to drain."""
+        if self._is_interrupted():
+            return
+        try:
+            tags, _ = self.node.machine.tags((DRAIN_TAG, CAUSE_TAG))
+        except OSError:
+            return
+        self.listener.hear(tags, self.node.now_s())
+
+    def _is_calm(self) -> bool:
+        """Whether nothing works at this moment, by the same judgement as ever."""
+        now_s = self.node.now_s()
+        self.memory, seen = decide(self.memory, now_s, self.node.machine.read(now_s), self.rules)
+        return seen.state in (QUIET, IDLE)
 
     def look(self) -> Decision | None:
         """One reading, judged and acted upon; ``None`` where the machine was told to end for another reason."""
@@ -175,7 +243,7 @@ class Watch:
             reading["workload"] = "starting"
         reading.update(self._lease())
         self.memory, decision = decide(self.memory, now_s, reading, self.rules)
-        if decision.is_due and node.config.get("idle_after_s"):
+        if decision.is_due and node.config.get("idle_after_s") and self.listener.closed_at_s is None:
             return self._end_idle(decision)
         self._tell(decision, now_s)
         return decision
@@ -215,7 +283,7 @@ class Watch:
             return False
         if self._answers(config["ready"]):
             self.ready = True
-            self.node.say(state="ready", after_s=round(now_s - (self.started_s or now_s)))
+            self.node.say(state="ready", run=config.get("run_digest"), after_s=round(now_s - (self.started_s or now_s)))
             self._mark_ready()
             return False
         limit_s = config.get("ready_limit_s")
@@ -249,8 +317,7 @@ class Watch:
             )
             return again.is_due
 
-        gate = Gate(node.machine.ports, node.state / "draining", run_tool)
-        if not drain(gate, is_quiet, _pause(node)):
+        if not drain(self.listener.gate, is_quiet, _pause(node)):
             node.say(state="busy", act="cancelled", why="work arrived while the machine was about to end")
             return decision
         node.end(decision.reason, "idle", **_evidence(decision))
@@ -304,7 +371,11 @@ def watch(node: Node, looks: int | None = None) -> None:
         # A watcher that was killed and started again must not wait for readiness anew.
         loop.ready = loop.ready or (ready.exists() and ready.read_text() == boot_id(node.root))
         try:
+            loop.glance()
             loop.look()
+            while node.clock is None and (left_s := node.period_s - (time.monotonic() - begun)) > 0:
+                time.sleep(min(GLANCE_S, left_s))
+                loop.glance()
         except Exception as error:  # noqa: BLE001 - whatever it is, the watcher goes on, and what it cannot see is busy
             loop.memory = Memory(gpus_seen=loop.memory.gpus_seen)
             node.say(state="unknown", why=f"the watcher failed: {type(error).__name__}: {error}"[:500])
@@ -317,7 +388,7 @@ def _rfc3339(seconds: float) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """``watch`` or ``tick``; ``GPUPROV_NODE_ROOT``, ``_METADATA`` and ``_CLOCK`` put the machine elsewhere for tests."""
+    """``watch``, ``tick``, ``renew`` or ``leave``; ``GPUPROV_NODE_ROOT``, ``_METADATA`` and ``_CLOCK`` put the machine elsewhere for tests."""
     words = sys.argv[1:] if arguments is None else arguments
     root = Path(os.environ.get("GPUPROV_NODE_ROOT") or "/")
     clock = os.environ.get("GPUPROV_NODE_CLOCK")
@@ -328,8 +399,12 @@ def main(arguments: list[str] | None = None) -> int:
         tick(node)
     elif words == ["watch"]:
         watch(node)
+    elif words == ["renew"]:
+        node.renew()
+    elif words == ["leave"]:
+        node.leave()
     else:
-        sys.stderr.write("usage: watcher.py watch | tick\n")
+        sys.stderr.write("usage: watcher.py watch | tick | renew | leave\n")
         return 2
     return 0
 

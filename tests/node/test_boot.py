@@ -46,6 +46,7 @@ echo "mkfs $(basename "$d") $l" >> "$RIG/calls\"""",
     "gcloud": 'echo "gcloud $*" >> "$RIG/calls"',
     "hf": 'echo "hf $*" >> "$RIG/calls"',
     "docker": """case "$1 $2" in
+"exec gpuprov-workload") [ -e "$RIG/container" ] || exit 1; echo "docker $*" >> "$RIG/calls";;
 "info "*) echo "Runtimes: nvidia runc";;
 "image inspect") grep -q "^docker pull" "$RIG/calls";;
 "run --rm") printf '%s\\n' "$@" > "$RIG/ran"; cp "$RIG/run/gpuprov/env" "$RIG/env";;
@@ -86,7 +87,7 @@ class Root:
             kind = "Amazon EC2 NVMe Instance Storage" if line.split()[0] in local else "Amazon Elastic Block Store"
             (device / "model").write_text(kind)
 
-    def script(self, name: str) -> subprocess.CompletedProcess[str]:
+    def script(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
         environment = {
             "PATH": f"{self.folder / 'tools'}:/usr/bin:/bin",
             "RIG": str(self.folder),
@@ -95,7 +96,7 @@ class Root:
             "GPUPROV_NAP": "0",
         }
         path = str(self.folder / "opt/gpuprov" / name)
-        return subprocess.run(["bash", path], env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(["bash", path, *words], env=environment, capture_output=True, text=True, check=False)
 
     def reboot(self) -> None:
         """What a restart loses: mounts that fstab does not name, and everything in memory."""
@@ -138,7 +139,9 @@ def test_the_dead_man_is_armed_before_the_workload(root):
     assert commands.index("systemctl enable --now gpuprov-deadman.timer") < commands.index(
         "systemctl enable --now --no-block gpuprov-workload.service"
     )
-    assert "watcher.py tick" in root.document["bootcmd"][0]
+    renewed, ticked = root.document["bootcmd"]
+    assert renewed.endswith("watcher.py renew")
+    assert ticked.endswith("watcher.py tick")
 
 
 def test_volumes_are_formatted_once_and_mounted_by_label(root):
@@ -207,3 +210,54 @@ def test_units_end_restarts_and_wait_for_requests(root):
     once = Root(root.folder.parent / "once", user_data({"once": True}, START))
     assert "Restart=on-failure" in (once.folder / "etc/systemd/system/gpuprov-workload.service").read_text()
     assert os.access(root.folder / "opt/gpuprov/boot.sh", os.X_OK)
+
+
+def test_the_hook_runs_inside_the_container_while_it_is_there(root):
+    root.script("boot.sh")
+    (root.folder / "container").touch()
+    assert root.script("run.sh", "./save.sh", "two words").returncode == 0
+    assert root.calls[-1] == "docker exec gpuprov-workload ./save.sh two words"
+    assert not any("secretsmanager" in call for call in root.calls), "a notice leaves no time to fetch secrets again"
+
+
+def test_the_hook_runs_in_a_container_like_it_once_the_work_is_done(root):
+    root.script("boot.sh")
+    assert root.script("run.sh", "./save.sh", "two words").returncode == 0
+    ran = (root.folder / "ran").read_text().splitlines()
+    assert ran[ran.index("--entrypoint") + 1] == "./save.sh"
+    assert ran[ran.index(IMAGE) + 1 :] == ["two words"]
+    assert "/checkpoints:/checkpoints" in ran
+
+
+def test_a_hook_without_a_container_runs_on_the_machine_with_the_workloads_environment(tmp_path):
+    start = Start(argv=["false"], env={"MODE": "a b"})
+    root = Root(tmp_path / "root", user_data({}, start))
+    assert root.script("run.sh", "sh", "-c", 'echo "$MODE" > "$RIG/saved"').returncode == 0
+    assert (root.folder / "saved").read_text() == "a b\n"
+
+
+@pytest.mark.parametrize(
+    ("resumable", "left", "told"), [(True, ["step-9"], True), (True, ["lost+found"], False), (False, ["step-9"], False)]
+)
+def test_a_resumable_training_is_told_that_there_is_something_to_go_on_from(tmp_path, resumable, left, told):
+    start = Start(argv=["sh", "-c", 'echo "${GPUPROV_RESUME-none}" > "$RIG/said"'], resumable=resumable)
+    root = Root(tmp_path / "root", user_data({}, start))
+    for name in left:
+        (root.folder / "checkpoints" / name).mkdir(parents=True)
+    assert root.script("run.sh").returncode == 0
+    assert (root.folder / "said").read_text().strip() == ("/checkpoints" if told else "none")
+
+
+def test_a_shutdown_runs_the_hook_before_the_workload_stops_and_docker_after_it(root):
+    units = root.folder / "etc/systemd/system"
+    leave = (units / "gpuprov-leave.service").read_text()
+    assert "After=gpuprov-workload.service" in leave, (
+        "stopped in the reverse order: the hook finds the workload at work"
+    )
+    assert "ExecStop=/usr/bin/python3 /opt/gpuprov/watcher.py leave" in leave
+    assert (
+        "docker.service" in (units / "gpuprov-workload.service").read_text().partition("After=")[2].partition("\n")[0]
+    )
+    assert not (
+        Root(root.folder.parent / "other", user_data({}, START)).folder / "etc/systemd/system/gpuprov-leave.service"
+    ).exists()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from provisioner.node.bundle import watcher_source
+from provisioner.node.bundle import packed_watcher, watcher_source
 from tests.node.kills import MODES, real_runs, run
 
 NVML = Path(__file__).parent.parent / "fakes" / "fake_nvml.c"
@@ -93,7 +94,23 @@ def test_the_joined_file_is_small_stable_and_needs_nothing():
     source = watcher_source()
     assert source == watcher_source()
     assert "provisioner" not in source
-    assert len(gzip.compress(source.encode(), 9)) < 12_800
+    assert len(gzip.compress(packed_watcher().encode(), 9)) < 12_800
+
+
+def test_the_packed_file_is_the_same_program(tmp_path: Path) -> None:
+    packed = tmp_path / "watcher.py"
+    packed.write_text(packed_watcher())
+    (tmp_path / "etc/gpuprov").mkdir(parents=True)
+    (tmp_path / "etc/gpuprov/node.json").write_text("{}")
+    environment = {"GPUPROV_NODE_ROOT": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-S", "-E", str(packed), "nonsense"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (2, "usage: watcher.py watch | tick | renew | leave\n")
 
 
 def test_the_lease_ends_a_machine_by_the_real_clocks(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from datetime import UTC, datetime, timedelta
 
+from provisioner.node.watcher import GLANCE_S, HOOK_S
+
 LAPTOP = "0A0B0C0D"
 ACTIVE = "ActiveState=active\nSubState=running\nResult=success\nExecMainCode=0\n"
 FINISHED = "ActiveState=inactive\nSubState=dead\nResult=success\nExecMainCode=1\n"
@@ -339,3 +341,108 @@ def test_a_broken_watcher_look_is_told_and_the_next_one_goes_on(make_bench, monk
     watcher.watch(bench.node, looks=2)
     assert len(calls) == 2
     assert bench.rig.lines[-1]["state"] == "unknown"
+
+
+def test_the_hook_runs_at_a_shutdown_from_outside_and_not_twice_in_a_row(make_bench):
+    bench = make_bench(hook=["sh", "-c", "echo run >> $RIG/hook"])
+    bench.node.leave()
+    assert bench.rig.lines[-1]["state"] == "leaving"
+    assert bench.rig.lines[-1]["hook"] == "done"
+    bench.rig.pass_time(60)
+    bench.rig.environment()
+    bench.node.leave()
+    assert (bench.rig.folder / "hook").read_text() == "run\n"
+    bench.rig.pass_time(600)
+    bench.rig.environment()
+    bench.node.leave()
+    assert (bench.rig.folder / "hook").read_text() == "run\nrun\n", "that checkpoint is an old one by now"
+    bench.rig.boot("boot-2")
+    bench.rig.environment()
+    bench.node.leave()
+    assert (bench.rig.folder / "hook").read_text().count("run") == 3
+
+
+def test_an_end_by_the_machine_itself_runs_the_hook_once_though_the_system_goes_down_after_it(make_bench):
+    bench = make_bench(hook=["sh", "-c", "echo run >> $RIG/hook"])
+    bench.node.end("idle", "idle")
+    bench.node.leave()
+    assert (bench.rig.folder / "hook").read_text() == "run\n"
+
+
+def asked(bench, value: str, cause: str = "idle") -> list[dict]:
+    """Lines that follow a request from outside."""
+    before = len(bench.rig.lines)
+    bench.rig.metadata.tags.update({"gpuprov-reap-drain": value, "gpuprov-reap-for": cause})
+    bench.rig.pass_time(5)
+    bench.rig.environment()
+    bench.watch.glance()
+    return bench.rig.lines[before:]
+
+
+def rules_of(bench) -> list[str]:
+    return [call.split()[1] for call in bench.rig.calls if call.startswith("iptables")]
+
+
+def test_a_request_to_drain_closes_the_door_runs_the_hook_and_is_answered_once(make_bench):
+    bench = serving(make_bench, hook=["touch", "saved"], idle_after_s=3600)
+    serve(bench)
+    bench.looks(4)
+    (said,) = asked(bench, "2026-11-30T12:00:00Z")
+    assert (said["state"], said["request"], said["hook"]) == ("drained", "2026-11-30T12:00:00Z", "done")
+    assert rules_of(bench) == ["-I"]
+    assert asked(bench, "2026-11-30T12:00:00Z") == []
+    assert bench.looks(200)[-1] != "off", "who asked ends it; the machine does not do it a second time"
+
+
+def test_a_request_that_arrives_cancels_the_end_from_outside(make_bench):
+    bench = serving(make_bench, idle_after_s=3600)
+    serve(bench)
+    bench.looks(4)
+    serve(bench, requests=1, tokens=40)
+    (said,) = asked(bench, "2026-11-30T12:00:00Z")
+    assert (said["state"], said["act"]) == ("busy", "cancelled")
+    assert "-D" in rules_of(bench)
+    assert not (bench.node.state / "draining").exists()
+
+
+def test_a_machine_past_its_time_lets_work_finish_and_is_drained_all_the_same(make_bench):
+    bench = serving(make_bench, idle_after_s=3600)
+    serve(bench)
+    bench.looks(4)
+    serve(bench, running=1)
+    (said,) = asked(bench, "2026-11-30T12:00:00Z", "over-age")
+    assert said["state"] == "drained"
+    assert rules_of(bench) == ["-I"]
+
+
+def test_a_door_that_nobody_came_through_opens_again(make_bench):
+    bench = serving(make_bench, idle_after_s=3600)
+    serve(bench)
+    bench.looks(4)
+    asked(bench, "2026-11-30T12:00:00Z")
+    (said,) = asked(bench, "none")
+    assert (said["state"], said["why"]) == ("busy", "the end was taken back")
+    asked(bench, "2026-11-30T13:00:00Z")
+    bench.rig.pass_time(900)
+    (said,) = asked(bench, "2026-11-30T13:00:00Z")
+    assert said["why"] == "nobody ended the machine"
+    assert rules_of(bench) == ["-I", "-D", "-I", "-D"]
+
+
+def test_a_watcher_that_starts_opens_a_door_that_its_forerunner_had_closed(make_bench):
+    bench = serving(make_bench, idle_after_s=3600)
+    serve(bench)
+    bench.looks(4)
+    asked(bench, "2026-11-30T12:00:00Z")
+    assert (bench.node.state / "draining").exists()
+    type(bench.watch)(bench.node, bench.watch.rules)
+    assert not (bench.node.state / "draining").exists()
+
+
+def test_a_notice_between_two_looks_runs_the_hook(make_bench):
+    bench = make_bench(hook=["sh", "-c", "echo run >> $RIG/hook"], spot=True)
+    bench.look()
+    bench.rig.metadata.action = "terminate"
+    bench.watch.glance()
+    assert (bench.rig.folder / "hook").read_text() == "run\n"
+    assert GLANCE_S + HOOK_S < 120 - 10, "EC2 gives two minutes"

@@ -64,7 +64,7 @@ if [ -n "$IMAGE" ]; then
   command -v docker >/dev/null || { say "installs docker"; apt-get -qq update; apt-get -qq install -y docker.io; }
   command -v nvidia-ctk >/dev/null || { say "the image lacks nvidia-container-toolkit: use a deep learning image"; exit 1; }
   docker info 2>/dev/null | grep -q nvidia || { nvidia-ctk runtime configure --runtime=docker >/dev/null; systemctl restart docker; }
-  docker image inspect "$IMAGE" >/dev/null 2>&1 || { say "pulls $IMAGE"; docker pull -q "$IMAGE"; }
+  docker image inspect "$IMAGE" >/dev/null 2>&1 || { say "pulls $IMAGE"; docker image prune -af >/dev/null; docker pull -q "$IMAGE"; }
 fi
 nvidia-smi >/dev/null || { say "the driver does not answer"; exit 1; }
 say "ready to start the workload"

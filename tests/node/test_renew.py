@@ -1,0 +1,108 @@
+"""A machine that is stopped, told another start, and started: the real watcher takes over what its user data says then."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from provisioner.node.boot import Start, user_data
+from provisioner.node.renew import renew, wanted_files
+
+OLD = Start(argv=["serve", "old"], image="vllm@sha256:a", source="s3://models/old")
+NEW = Start(argv=["serve", "new"], image="vllm@sha256:b", source="s3://models/new")
+
+
+def install(rig, start: Start | None, **config) -> None:
+    """What cloud-init writes at the first boot."""
+    for name, (content, mode) in wanted_files(user_data(config, start).encode())[0].items():
+        path = rig.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        path.chmod(mode)
+    (rig.folder / "scratch/model").mkdir(parents=True)
+    (rig.folder / "scratch/model/shard").touch()
+
+
+def reboot(rig, text: str) -> None:
+    """Start again with that user data: what ``bootcmd`` runs, as the real joined program."""
+    rig.metadata.pages["/latest/user-data"] = text
+    rig.boot("boot-2")
+    assert rig.start("renew").wait(timeout=30) == 0, (rig.folder / "stderr").read_text()
+
+
+def test_a_new_start_is_taken_over_before_the_workload_runs_and_waits_for_no_unit(make_rig):
+    rig = make_rig()
+    install(rig, OLD, ports=[8000])
+    reboot(rig, user_data({"ports": [9000], "run_digest": "b"}, NEW))
+    assert "IMAGE='vllm@sha256:b'" in (rig.folder / "etc/gpuprov/run.env").read_text()
+    assert (rig.folder / "etc/gpuprov/argv").read_bytes() == b"serve\0new\0"
+    assert json.loads((rig.folder / "etc/gpuprov/node.json").read_text())["ports"] == [9000]
+    assert not (rig.folder / "scratch/model").exists(), "weights of the old model would lie among the new ones"
+    assert "systemctl daemon-reload" in rig.calls
+    starts = [call for call in rig.calls if call.startswith("systemctl start")]
+    assert starts
+    assert all("--no-block" in call for call in starts), "a unit that waits for this boot stage would never come up"
+    assert not any("--now" in call for call in rig.calls)
+    assert "takes over a new start" in rig.lines[-1]["why"]
+
+
+def test_a_plain_reboot_writes_and_fetches_nothing_again(make_rig):
+    rig = make_rig()
+    install(rig, OLD, ports=[8000])
+    reboot(rig, user_data({"ports": [8000]}, OLD))
+    assert rig.calls == []
+    assert rig.lines == []
+    assert (rig.folder / "scratch/model/shard").exists()
+
+
+def test_new_flags_on_the_same_weights_keep_what_was_fetched(make_rig):
+    rig = make_rig()
+    install(rig, OLD)
+    reboot(rig, user_data({}, Start(argv=["serve", "old", "--more"], image="vllm@sha256:a", source="s3://models/old")))
+    assert (rig.folder / "scratch/model/shard").exists()
+    assert b"--more" in (rig.folder / "etc/gpuprov/argv").read_bytes()
+
+
+def test_a_run_that_is_taken_out_is_not_started_any_more(make_rig):
+    rig = make_rig()
+    install(rig, OLD, hook=["./save.sh"])
+    reboot(rig, user_data({}, None))
+    left = {path.name for path in (rig.folder / "etc/systemd/system").glob("gpuprov-*")}
+    assert left == {"gpuprov-deadman.service", "gpuprov-deadman.timer", "gpuprov-watcher.service"}
+    assert {"systemctl disable gpuprov-workload.service", "systemctl disable gpuprov-leave.service"} <= set(rig.calls)
+
+
+def test_without_the_metadata_service_the_machine_keeps_what_it_has_and_says_so(make_rig):
+    rig = make_rig()
+    install(rig, OLD)
+    rig.metadata.is_up = False
+    reboot(rig, "")
+    assert "IMAGE='vllm@sha256:a'" in (rig.folder / "etc/gpuprov/run.env").read_text()
+    assert "keeps its start" in rig.lines[-1]["why"]
+
+
+def test_user_data_of_somebody_else_is_left_alone(make_rig):
+    rig = make_rig()
+    install(rig, OLD)
+    reboot(rig, "#!/bin/sh\necho hello\n")
+    assert "keeps its start" in rig.lines[-1]["why"]
+    assert "IMAGE='vllm@sha256:a'" in (rig.folder / "etc/gpuprov/run.env").read_text()
+
+
+def test_packed_user_data_is_read_too_and_a_cut_half_way_is_made_good(tmp_path: Path):
+    packed = gzip.compress(user_data({}, NEW).encode())
+    calls: list[list[str]] = []
+
+    def cut(words: list[str]) -> None:
+        calls.append(words)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        renew(tmp_path, packed, cut)
+    (tmp_path / "etc/gpuprov/argv").write_bytes(b"half")
+    assert "etc/gpuprov/argv" in renew(tmp_path, packed, calls.append)
+    assert renew(tmp_path, packed, calls.append) == []
+    assert (tmp_path / "etc/gpuprov/argv").stat().st_mode & 0o777 == 0o600
