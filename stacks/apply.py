@@ -321,7 +321,8 @@ def _attempts(outcome: Outcome, state: StackState | None) -> tuple[Attempt, ...]
 
 def _cloud(session: Session, decision: Decision) -> Cloud:
     """The cloud that the plan is carried out on, opened with the spec's own settings for it."""
-    return open_cloud(decision.provider, session.site.home, decision.inputs.workload.get(decision.provider))
+    account = decision.basis.account if decision.basis is not None else None
+    return open_cloud(decision.provider, session.site.home, decision.inputs.workload.get(decision.provider), account)
 
 
 def _look_until_shown(cloud: Cloud, state: StackState | None) -> Standing | None:

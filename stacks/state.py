@@ -115,6 +115,12 @@ class StackState:
         return next((str(cloud) for cloud in clouds if cloud), None)
 
     @property
+    def account(self) -> str | None:
+        """The cloud account that the stack was made in; ``None`` where that is not known, or there are none."""
+        found = (resource.outputs.get("account") for resource in self.own)
+        return next((str(account) for account in found if account), None)
+
+    @property
     def settings(self) -> Mapping[str, Any] | None:
         """The spec's ``aws`` or ``gcp`` section, by which the stack's cloud is opened; ``None`` where it has none."""
         provider = self.provider

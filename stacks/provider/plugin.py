@@ -14,14 +14,23 @@ from pulumi.provider.experimental import provider as engine
 from pulumi.provider.experimental.property_value import PropertyValue
 
 from provisioner.errors import UsageError
-from stacks.clouds import PROVIDERS, open_cloud
+from stacks.clouds import PROVIDERS, account_of, open_cloud
 from stacks.made import note_made
 from stacks.provider.gpu_instance import GpuInstances
 from stacks.provider.launch import Launches
 from stacks.provider.lifeline import Lifeline
 from stacks.provider.patience import PatientCloud
-from stacks.provider.session import Checked, Created, Difference, Found, Session, Tell, cloud_settings
-from stacks.provider.values import UNKNOWN, has_unknown, plain_map
+from stacks.provider.session import (
+    Checked,
+    Created,
+    Difference,
+    Found,
+    PartialFailure,
+    Session,
+    Tell,
+    cloud_settings,
+)
+from stacks.provider.values import UNKNOWN, Properties, has_unknown, plain_map, wrap_map
 from stacks.provider.volume import Volumes
 
 T = TypeVar("T")
@@ -99,8 +108,9 @@ class GpuprovProvider(engine.Provider):
         operations = self._operations(request.type, request.properties)
         if request.preview:
             return engine.CreateResponse("", operations.preview_create(request.properties))
-        created: Created = await self._run(lambda: operations.create(request.urn, request.properties))
-        return engine.CreateResponse(created.resource_id, created.properties)
+        made_in = await self._run(operations.session.account)
+        created: Created = await self._run(lambda: operations.create(request.urn, request.properties), made_in)
+        return engine.CreateResponse(created.resource_id, _in_account(created.properties, made_in))
 
     async def read(self, request: engine.ReadRequest) -> engine.ReadResponse:
         """The resource as it is now; without an id where it is gone."""
@@ -120,18 +130,20 @@ class GpuprovProvider(engine.Provider):
             found = await self._run(
                 lambda: operations.read(request.urn, request.resource_id, request.properties, request.inputs)
             )
-        return engine.ReadResponse(found.resource_id or "", found.properties, found.inputs)
+        made_in = plain_map(request.properties).get("account")
+        return engine.ReadResponse(found.resource_id or "", _in_account(found.properties, made_in), found.inputs)
 
     async def update(self, request: engine.UpdateRequest) -> engine.UpdateResponse:
         """Change a resource in place, or say what that would leave."""
         operations = self._operations(request.type, request.news, request.olds)
+        made_in = plain_map(request.olds).get("account")
         if request.preview:
-            return engine.UpdateResponse(await self._run(lambda: operations.preview_update(request.olds, request.news)))
-        if isinstance(operations, Launches):
-            return engine.UpdateResponse(await self._run(lambda: operations.update(request.olds, request.news)))
-        return engine.UpdateResponse(
-            await self._run(lambda: operations.update(request.urn, request.olds, request.news))
-        )
+            after: Properties = await self._run(lambda: operations.preview_update(request.olds, request.news))
+        elif isinstance(operations, Launches):
+            after = await self._run(lambda: operations.update(request.olds, request.news))
+        else:
+            after = await self._run(lambda: operations.update(request.urn, request.olds, request.news), made_in)
+        return engine.UpdateResponse(_in_account(after, made_in))
 
     async def delete(self, request: engine.DeleteRequest) -> None:
         """End a resource; returns when the cloud confirms it."""
@@ -145,11 +157,12 @@ class GpuprovProvider(engine.Provider):
         """Let no further create start; calls in flight go on, and what they made reaches the state."""
         self._lifeline.close("interrupted")
 
-    def _open(self, settings: Mapping[str, Any] | None) -> Session:
-        """The session on the cloud as a spec's own settings open it; one for each of them."""
-        key = json.dumps(settings, sort_keys=True)
+    def _open(self, settings: Mapping[str, Any] | None, made_in: str | None = None) -> Session:
+        """The session on the cloud as a spec's own settings open it, in the account of the resource; one for each of them."""
+        key = json.dumps([settings, made_in], sort_keys=True)
         if key not in self._sessions:
-            cloud = PatientCloud(open_cloud(self._provider, self._home, settings), self._lifeline)
+            opened = open_cloud(self._provider, self._home, settings, made_in)
+            cloud = PatientCloud(opened, self._lifeline)
             self._sessions[key] = Session(
                 self._provider,
                 cloud,
@@ -157,6 +170,7 @@ class GpuprovProvider(engine.Provider):
                 self._lifeline,
                 self._tell,
                 note_made=lambda stack_id, stack: note_made(stack_id, stack, cloud.now()),
+                account=lambda: account_of(opened),
                 issued=self._issued,
             )
         return self._sessions[key]
@@ -178,7 +192,7 @@ class GpuprovProvider(engine.Provider):
         settings = cloud_settings(self._provider, given.get("workload", held.get("workload")))
         if "workload" not in given and "workload" not in held:
             settings = held.get("cloudSettings")
-        session = self._open(None if has_unknown(settings) else settings)
+        session = self._open(None if has_unknown(settings) else settings, held.get("account"))
         session.require_own(held)
         if resource_type == LAUNCH:
             return Launches(session)
@@ -190,14 +204,28 @@ class GpuprovProvider(engine.Provider):
             f"there is no resource type {resource_type}", remedy=f"use {LAUNCH}, {GPU_INSTANCE} or {VOLUME}"
         )
 
-    async def _run(self, work: Callable[[], T]) -> T:
-        """Run on a thread: a call that the engine's death cuts off still ends, and its result is in the call journal."""
+    async def _run(self, work: Callable[[], T], made_in: str | None = None) -> T:
+        """Run on a thread: a call that the engine's death cuts off still ends, and its result is in the call journal.
+
+        Args:
+            work: what to run.
+            made_in: the account that what is made belongs to, for a resource that is kept half-made.
+        """
 
         def guarded() -> T:
             with self._lifeline.operation():
-                return work()
+                try:
+                    return work()
+                except PartialFailure as failure:
+                    failure.properties = _in_account(failure.properties, made_in)
+                    raise
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, guarded)
+
+
+def _in_account(properties: Properties, made_in: str | None) -> Properties:
+    """Outputs with the account that the resource was made in, by which other credentials are refused later."""
+    return {**properties, **wrap_map({"account": made_in})}
 
 
 def _diff_response(found: Difference) -> engine.DiffResponse:

@@ -56,6 +56,8 @@ class Session:
     quota_family: Callable[[Placement], str] = catalog_quota_family
     note_made: Callable[[str, str], None] = lambda _stack_id, _stack: None
     """Write a new stack-id and its stack's name down for `gc`."""
+    account: Callable[[], str | None] = lambda: None
+    """The account that the cloud asks; ``None`` where there are none."""
     issued: set[tuple[str, int]] = field(default_factory=set)
     """Launches (stack-id, generation) that this very process made: nobody else can have used them before."""
 

@@ -6,7 +6,6 @@ import pytest
 
 from tests.e2e.bench import Bench
 from tests.fakes import aws_rules
-from tests.fakes.aws import FakeAws
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
@@ -15,21 +14,6 @@ placement: {regions: [us-east-1], instance_types: [g6.xlarge]}
 storage: {data: 50GiB}
 """
 ON_DEMAND_G = "L-DB2E81BA"
-
-
-@pytest.fixture(scope="module")
-def server():
-    made = FakeAws().start()
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def fake(server, monkeypatch):
-    server.reset()
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
-    return server
 
 
 def letters(fake):

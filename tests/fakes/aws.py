@@ -88,6 +88,8 @@ class FakeAws:
         """(zone letter, instance type) -> machines that still start there; what is not named is unlimited."""
         self.quotas: dict[tuple[str, str], float] = {}
         """(region, quota code) -> value; what is not named cannot be read."""
+        self.accounts: dict[str, str] = {}
+        """Access key -> account, for keys of other accounts than ``rules.ACCOUNT``."""
         self.on_call: Callable[[Call, str], None] = lambda _call, _stage: None
         """Told of each request that has ``arrived``, and whose effect is ``done`` and not answered yet."""
         self._tokens: dict[tuple[str, str, str], tuple[str, int, bytes]] = {}
@@ -139,6 +141,7 @@ class FakeAws:
             self.faults.clear()
             self.capacity.clear()
             self.quotas.clear()
+            self.accounts.clear()
             self._tokens.clear()
             rules.reset()
 
@@ -156,6 +159,8 @@ class FakeAws:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = BytesIO(body)
         call = _read(environ, body)
+        if call.key in self.accounts:
+            environ["HTTP_X_MOTO_ACCOUNT_ID"] = self.accounts[call.key]
         with self._lock:
             self.calls.append(call)
             fault = next((one for one in self.faults if one.fits(call)), None)

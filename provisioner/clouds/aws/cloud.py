@@ -79,6 +79,14 @@ class AwsCloud:
         who = self._api.call("sts", "GetCallerIdentity", self._api.home_region)
         return f"{who['Arn']} in account {who['Account']}, {len(self._places.regions())} regions enabled"
 
+    def account(self) -> str:
+        """Number of the account that the credentials belong to.
+
+        Raises:
+            CredentialsError: there are none, or they have expired.
+        """
+        return self._api.account()
+
     def now(self) -> datetime:
         """This host's time: the SDK refuses to sign where it is more than minutes off."""
         return datetime.now(UTC)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from provisioner.clouds.aws.errors import About, code_of, translate
 from provisioner.clouds.aws.settings import AwsSettings
-from provisioner.errors import GpuprovError
+from provisioner.errors import CredentialsError, GpuprovError
 
 T = TypeVar("T")
 
@@ -37,6 +37,7 @@ class AwsApi:
         self._lock = threading.RLock()
         self._session: Any = None
         self._clients: dict[tuple[str, str, bool], Any] = {}
+        self._account: str | None = None
 
     @property
     def home_region(self) -> str:
@@ -58,6 +59,17 @@ class AwsApi:
     def _configuration(self) -> About:
         return About("", "", HOME_REGION, self._settings.profile)
 
+    def account(self) -> str:
+        """The account of the credentials; asked once and kept.
+
+        Raises:
+            CredentialsError: there are none, or they have expired.
+        """
+        with self._lock:
+            if self._account is None:
+                self._account = str(self._answer("sts", "GetCallerIdentity", self.home_region)["Account"])
+            return self._account
+
     def call(
         self, service: str, operation: str, region: str, *, once: bool = False, **parameters: Any
     ) -> dict[str, Any]:
@@ -74,6 +86,12 @@ class AwsApi:
         Raises:
             GpuprovError: by the table in ``errors``.
         """
+        self._require_account()
+        return self._answer(service, operation, region, once=once, **parameters)
+
+    def _answer(
+        self, service: str, operation: str, region: str, *, once: bool = False, **parameters: Any
+    ) -> dict[str, Any]:
         about = About(service, operation, region, self._settings.profile)
 
         def ask() -> dict[str, Any]:
@@ -102,6 +120,7 @@ class AwsApi:
         Raises:
             GpuprovError: any page failed.
         """
+        self._require_account()
         about = About(service, operation, region, self._settings.profile)
 
         def ask() -> list[dict[str, Any]]:
@@ -109,6 +128,21 @@ class AwsApi:
             return [item for page in paginator.paginate(**parameters) for item in page.get(key, ())]
 
         return self._guarded(about, ask)
+
+    def _require_account(self) -> None:
+        """Refuse to ask another account than the one that is expected: what is not there would read as gone.
+
+        Raises:
+            CredentialsError: the credentials are of another account.
+        """
+        expected = self._settings.account
+        if expected is None or self.account() == expected:
+            return
+        raise CredentialsError(
+            f"these credentials are of account {self.account()}, and this was made in account {expected}",
+            where="your AWS configuration",
+            remedy=f"use credentials of account {expected}: AWS_PROFILE, or aws.profile in the spec",
+        )
 
     def _client(self, service: str, region: str, *, once: bool) -> Any:
         key = (service, region, once)

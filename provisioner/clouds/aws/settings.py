@@ -19,6 +19,8 @@ class AwsSettings:
     subnets: tuple[str, ...] = ()
     instance_profile: str | None = None
     kms_key: str | None = None
+    account: str | None = None
+    """The account that everything must be asked of; no key of the spec: a stack knows where it was made."""
 
     @classmethod
     def of(cls, part: Mapping[str, Any] | None) -> AwsSettings:

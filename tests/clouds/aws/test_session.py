@@ -12,6 +12,7 @@ from provisioner.clouds.aws.session import AwsApi, filters, in_parallel
 from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.errors import Ambiguous, CredentialsError, Throttled
 from stacks.clouds import open_cloud
+from tests.fakes.aws_rules import ACCOUNT
 
 
 def test_opening_a_cloud_imports_no_sdk():
@@ -109,3 +110,17 @@ def test_filters_ask_for_our_own_only():
         {"Name": "tag:gpuprov:stack-id", "Values": ["a\\?"]},
         {"Name": "vpc-id", "Values": ["v"]},
     ]
+
+
+def test_another_account_than_the_stacks_is_asked_nothing(aws_rig):
+    assert AwsCloud().account() == ACCOUNT
+    own = AwsCloud(AwsSettings(account=ACCOUNT))
+    own.list_objects()
+    own.list_objects()
+    assert len(aws_rig.fake.of("GetCallerIdentity")) == 2  # asked once and kept
+    aws_rig.fake.calls.clear()
+    other = AwsCloud(AwsSettings(account="210987654321"))
+    for ask in (other.list_objects, lambda: other.get_instance(aws_rig.here, "i-1"), other.survey):
+        with pytest.raises(CredentialsError, match=f"of account {ACCOUNT}, and this was made in account 210987654321"):
+            ask()
+    assert {call.operation for call in aws_rig.fake.calls} == {"GetCallerIdentity"}
