@@ -18,6 +18,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from provisioner.clouds.aws import unanswered
 from provisioner.errors import (
     Ambiguous,
     CapacityError,
@@ -98,10 +99,28 @@ _ASK_QUOTA = (
 _LOG_IN = "log in again: `aws sso login{profile}`, or renew the keys in your environment; then run the command again"
 _KEYS = (
     "the keys are not valid in {region}: look with `aws sts get-caller-identity{profile}`, then correct AWS_PROFILE or"
-    " the keys (a region that is not enabled answers so too)"
+    " the keys (a region that is not enabled, and a host whose clock is wrong, are answered so too)"
 )
 _CLOCK = "correct this host's clock, or the secret key; look with `aws sts get-caller-identity{profile}`"
+_CLOCK_OR_SESSION = (
+    "correct this host's clock (it must be right to 5 minutes); if it is right, log in again: `aws sso login{profile}`"
+)
 _RIGHT = "ask for the right {service}:{operation} in {region}, or use another profile (AWS_PROFILE, or aws.profile in the spec)"
+_BARRED = (
+    "a policy of your organisation bars it: leave {region} out of placement.regions, or ask those who keep the policy"
+)
+_ROLE = (
+    "look with `aws sts get-caller-identity{profile}`: the profile's role must be assigned to you and trust you, so"
+    " correct role_arn or sso_role_name in ~/.aws/config, or take another profile"
+)
+_SPOT_ROLE = (
+    "the first spot machine of an account needs a role once: `aws iam create-service-linked-role --aws-service-name"
+    " spot.amazonaws.com{profile}`"
+)
+_KEY = (
+    "enable the key of aws.kms_key in {region}, and let its policy give you (and for spot machines the role"
+    " AWSServiceRoleForEC2Spot) kms:CreateGrant"
+)
 _REPEAT = "it may have happened: run the command again, which repeats the same call with the same token"
 _LATER = "nothing happened: run the command again in a minute"
 _CORRECT = "correct the spec; the request would be refused in the same way everywhere"
@@ -120,6 +139,7 @@ _CAPACITY = {
     "InsufficientReservedInstanceCapacity": _row(CapacityError, Scope.RESERVATION, 10 * _MINUTES, _NEXT_OFFER),
     "InsufficientReservedInstancesCapacity": _row(CapacityError, Scope.RESERVATION, 10 * _MINUTES, _NEXT_OFFER),
     "ReservationCapacityExceeded": _row(CapacityError, Scope.RESERVATION, 10 * _MINUTES, _NEXT_OFFER),
+    "InvalidCapacityReservationState": _row(CapacityError, Scope.RESERVATION, 10 * _MINUTES, _NEXT_OFFER),
     "InsufficientVolumeCapacity": _row(CapacityError, Scope.VOLUME_POOL, 10 * _MINUTES, _NEXT_OFFER),
     "InsufficientFreeAddressesInSubnet": _row(
         CapacityError, Scope.SUBNET, _HOUR, "free addresses in the subnet, or name another in aws.subnets"
@@ -144,7 +164,9 @@ _QUOTA = {
 _CREDENTIALS = {
     "ExpiredToken": _row(CredentialsError, Scope.ACCOUNT, None, _LOG_IN),
     "ExpiredTokenException": _row(CredentialsError, Scope.ACCOUNT, None, _LOG_IN),
-    "RequestExpired": _row(CredentialsError, Scope.ACCOUNT, None, _LOG_IN),
+    "RequestExpired": _row(CredentialsError, Scope.ACCOUNT, None, _CLOCK_OR_SESSION),
+    "RequestTimeTooSkewed": _row(CredentialsError, Scope.ACCOUNT, None, _CLOCK),
+    "RequestInTheFuture": _row(CredentialsError, Scope.ACCOUNT, None, _CLOCK),
     "TokenRefreshRequired": _row(CredentialsError, Scope.ACCOUNT, None, _LOG_IN),
     "UnauthorizedException": _row(CredentialsError, Scope.ACCOUNT, None, _LOG_IN),
     "InvalidClientTokenId": _row(CredentialsError, Scope.ACCOUNT, None, _KEYS),
@@ -155,6 +177,7 @@ _CREDENTIALS = {
     "IncompleteSignature": _row(CredentialsError, Scope.ACCOUNT, None, _KEYS),
     "SignatureDoesNotMatch": _row(CredentialsError, Scope.ACCOUNT, None, _CLOCK),
     "InvalidSignatureException": _row(CredentialsError, Scope.ACCOUNT, None, _CLOCK),
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": _row(CredentialsError, Scope.ACCOUNT, None, _SPOT_ROLE),
     "UnauthorizedOperation": _row(CredentialsError, Scope.ACCOUNT, None, _RIGHT),
     "AccessDenied": _row(CredentialsError, Scope.ACCOUNT, None, _RIGHT),
     "AccessDeniedException": _row(CredentialsError, Scope.ACCOUNT, None, _RIGHT),
@@ -184,6 +207,7 @@ _THROTTLED = {
         "EC2ThrottledException",
         "PriorRequestNotComplete",
         "BandwidthLimitExceeded",
+        "ConcurrentTagAccess",
     )
 }
 _AMBIGUOUS = {
@@ -262,7 +286,6 @@ _REJECTED = {
         "TagLimitExceeded",
         "InvalidGroup.Duplicate",
         "InvalidPermission.Duplicate",
-        "InvalidKmsKey.NotFound",
         "InvalidIamInstanceProfile",
         "UnsupportedOperation",
     )
@@ -270,6 +293,10 @@ _REJECTED = {
     "IncorrectInstanceState": _row(Rejected, Scope.OBJECT, _MINUTES, "wait until its state allows it"),
     "IncorrectState": _row(Rejected, Scope.OBJECT, _MINUTES, "wait until its state allows it"),
     "IncorrectSpotRequestState": _row(Rejected, Scope.OBJECT, _MINUTES, "wait until its state allows it"),
+    "InvalidKmsKey.InvalidState": _row(Rejected, Scope.REQUEST, None, _KEY),
+    "InvalidKmsKey.NotFound": _row(Rejected, Scope.REQUEST, None, _KEY),
+    "CustomerKeyHasBeenRevoked": _row(Rejected, Scope.REQUEST, None, _KEY),
+    "AttachmentLimitExceeded": _row(Rejected, Scope.OBJECT, None, "use fewer data disks, or a larger machine"),
     "OperationNotPermitted": _row(
         Rejected, Scope.OBJECT, None, "somebody has protected it: take the protection away in the EC2 console first"
     ),
@@ -304,6 +331,9 @@ TABLE: Mapping[str, Meaning] = MappingProxyType(
 _SERVER_FAILURE = 500
 _ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
 _MESSAGE_MAX = 600
+_MISSING_RIGHT = re.compile(r"not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)")
+_BY_ORGANISATION = "explicit deny in a service control policy"
+"""Source: IAM user guide, "Troubleshoot access denied error messages"."""
 
 
 def translate(error: Exception, about: About) -> GpuprovError | None:
@@ -312,12 +342,19 @@ def translate(error: Exception, about: About) -> GpuprovError | None:
     from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
 
     if isinstance(error, ClientError):
+        if about.operation and error.operation_name != about.operation:
+            return _without_credentials(_answered(error.response, about), error.operation_name, about)
         return _answered(error.response, about)
     if isinstance(error, ResponseParserError):
         return Ambiguous(f"the answer cannot be read: {_short(str(error))}", where=about.where, remedy=_REPEAT)
     if isinstance(error, BotoCoreError):
-        return _not_asked(error, about)
+        return unanswered.explain(error, _short(str(error)), where=about.where, profile=about.profile)
     return None
+
+
+def misconfigured(error: Exception, about: About) -> GpuprovError:
+    """Our error for anything that boto3 raised while it read the configuration, before it asked AWS anything."""
+    return translate(error, about) or unanswered.misconfigured(error, _short(str(error)), where=about.where)
 
 
 def code_of(error: BaseException | None) -> str | None:
@@ -331,9 +368,11 @@ def _answered(response: Mapping[str, Any], about: About) -> GpuprovError:
     """The error that AWS itself answered with."""
     code = str(response.get("Error", {}).get("Code") or "unknown")
     text = _short(str(response.get("Error", {}).get("Message") or "no message"))
-    meaning = TABLE.get(code)
+    # The EC2 API reference lists some codes with the side that is at fault: ``Server.InternalError``.
+    meaning = TABLE.get(code) or TABLE.get(code.removeprefix("Server.").removeprefix("Client."))
     if meaning is not None:
-        ours = meaning.error(f"{code}: {text}", where=about.where, remedy=about.fill(meaning.next_step))
+        next_step = _way_to_the_right(text, about) if meaning.next_step is _RIGHT else about.fill(meaning.next_step)
+        ours = meaning.error(f"{code}: {text}", where=about.where, remedy=next_step)
         ours.scope, ours.lasts = meaning.scope.short, meaning.lasts
         return ours
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
@@ -346,45 +385,23 @@ def _answered(response: Mapping[str, Any], about: About) -> GpuprovError:
     )
 
 
-def _not_asked(error: Exception, about: About) -> GpuprovError:
-    """The error of an SDK that got no answer, or did not even ask."""
-    from botocore import exceptions as sdk  # type: ignore[import-untyped]
+def _way_to_the_right(text: str, about: About) -> str:
+    """How to come by a right that is missing: that of another call where AWS says so, such as ``iam:PassRole``."""
+    if _BY_ORGANISATION in text:
+        return about.fill(_BARRED)
+    named = _MISSING_RIGHT.search(text)
+    wanted = named[1] if named else f"{about.service}:{about.operation}"
+    return about.fill(_RIGHT).replace(f"{about.service}:{about.operation}", wanted)
 
-    option = f" --profile {about.profile}" if about.profile else ""
-    sso = (sdk.SSOError, sdk.TokenRetrievalError, sdk.UnauthorizedSSOTokenError)
-    text = _short(str(error))
-    if isinstance(error, sso):
-        return CredentialsError(
-            f"the SSO session has expired or does not exist: {text}",
-            where=about.where,
-            remedy=f"run `aws sso login{option}`",
-        )
-    if isinstance(error, sdk.ProfileNotFound):
-        return CredentialsError(
-            text,
-            where=about.where,
-            remedy="correct aws.profile in the spec or AWS_PROFILE; `aws configure list-profiles`",
-        )
-    if isinstance(error, (sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.CredentialRetrievalError)):
-        return CredentialsError(
-            f"no AWS credentials: {text}",
-            where=about.where,
-            remedy=f"run `aws sso login{option}` or `aws configure{option}`, or set AWS_PROFILE",
-        )
-    if isinstance(
-        error,
-        (sdk.ConfigParseError, sdk.ConfigNotFound, sdk.InvalidConfigError, sdk.NoRegionError, sdk.InvalidRegionError),
-    ):
-        return CredentialsError(text, where=about.where, remedy="correct your AWS configuration (~/.aws/config)")
-    if isinstance(error, sdk.ParamValidationError):
-        return Rejected(f"the SDK refuses the request: {text}", where=about.where, remedy=about.fill(_CORRECT))
-    if isinstance(error, (sdk.HTTPClientError, sdk.ConnectionError)):
-        return Ambiguous(
-            f"no answer from AWS: {text}",
-            where=about.where,
-            remedy="check the network and proxy, then run the command again: it repeats the same call",
-        )
-    return CloudError(f"{type(error).__name__}: {text}", where=about.where, remedy="see the message")
+
+def _without_credentials(error: GpuprovError, operation: str, about: About) -> GpuprovError:
+    """The failure of another call than ours: one that the SDK makes by itself for the credentials of a profile."""
+    if isinstance(error, (Ambiguous, Throttled)):
+        return error
+    step = _LOG_IN if error.message.startswith("Expired") else _ROLE
+    return CredentialsError(
+        f"no credentials from {operation}: {error.message}", where=about.where, remedy=about.fill(step)
+    )
 
 
 def _short(text: str) -> str:

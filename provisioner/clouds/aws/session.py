@@ -9,9 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
-from provisioner.clouds.aws.errors import About, code_of, translate
+from provisioner.clouds.aws import unanswered
+from provisioner.clouds.aws.errors import About, code_of, misconfigured, translate
 from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.errors import CredentialsError, GpuprovError
 
@@ -148,16 +150,31 @@ class AwsApi:
         key = (service, region, once)
         with self._lock:
             if key not in self._clients:
-                self._clients[key] = self._open_session().client(service, region_name=region, config=_config(once=once))
+                session = self._open_session()
+                self._clients[key] = self._configured(
+                    lambda: session.client(service, region_name=region, config=_config(once=once))
+                )
             return self._clients[key]
 
     def _open_session(self) -> Any:
         with self._lock:
             if self._session is None:
-                import boto3  # type: ignore[import-untyped] # boto3 ships no types
-
-                self._session = boto3.session.Session(profile_name=self._settings.profile)
+                self._session = self._configured(self._new_session)
             return self._session
+
+    def _new_session(self) -> Any:
+        import boto3  # type: ignore[import-untyped] # boto3 ships no types
+
+        session = boto3.session.Session(profile_name=self._settings.profile)
+        _ask_nobody(session, self._configuration)
+        return session
+
+    def _configured(self, read: Callable[[], T]) -> T:
+        """What the SDK makes of the user's configuration; whatever it stumbles over there is a matter of credentials."""
+        try:
+            return read()
+        except Exception as error:
+            raise misconfigured(error, self._configuration) from error
 
     def _guarded(self, about: About, ask: Callable[[], T]) -> T:
         try:
@@ -194,6 +211,39 @@ def filters(tags: Mapping[str, str], *more: tuple[str, str]) -> list[dict[str, A
 def _literal(value: str) -> str:
     """A filter value that matches only itself: ``*`` and ``?`` are wildcards there. Source: EC2 user guide, "Filtering"."""
     return value.replace("\\", "\\\\").replace("*", "\\*").replace("?", "\\?")
+
+
+class _Sessions(dict[str, Any]):
+    """Sessions of roles: those that the AWS CLI keeps on disk, and our own in memory; nothing is written."""
+
+    def __init__(self) -> None:
+        from botocore.credentials import JSONFileCache  # type: ignore[import-untyped]
+
+        super().__init__()
+        self._kept = JSONFileCache(str(Path("~/.aws/cli/cache").expanduser()))
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or key in self._kept
+
+    def __missing__(self, key: str) -> Any:
+        return self._kept[key]
+
+
+def _ask_nobody(session: Any, about: About) -> None:
+    """Let a profile with ``mfa_serial`` use the session that the AWS CLI keeps, and never ask for a code itself.
+
+    The SDK would ask on the terminal, and a plugin that waits there waits for ever.
+
+    Source: botocore, ``AssumeRoleProvider`` (``cache`` and ``_prompter``); the AWS CLI keeps its sessions in
+    ``~/.aws/cli/cache``.
+    """
+
+    def refuse(_prompt: str) -> str:
+        raise unanswered.needs_code(about.where, about.profile)
+
+    provider = session._session.get_component("credential_provider").get_provider("assume-role")  # noqa: SLF001 - boto3 has no other way
+    provider.cache = _Sessions()
+    provider._prompter = refuse  # noqa: SLF001 - it has no public name
 
 
 def _method(operation: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from string import Formatter
+
 import pytest
 from botocore import exceptions as sdk
 from botocore.exceptions import ClientError
 from botocore.parsers import ResponseParserError
 
 from provisioner import errors
+from provisioner.clouds.aws import unanswered
 from provisioner.clouds.aws.errors import TABLE, About, Scope, code_of, translate
 
 ABOUT = About("ec2", "RunInstances", "us-east-1", "team")
@@ -130,6 +133,90 @@ def test_credentials_end_with_the_line_that_mends_them(error, fix):
     assert type(ours) is errors.CredentialsError
     assert ours.exit_code == 3
     assert fix in ours.remedy
+
+
+NEVER = ("Stub", "S3", "Outpost", "Waiter", "UnknownClientMethod", "OperationNotPageable", "InvalidDNSName", "Pagination",
+         "InvalidExpression", "MD5Unavailable")  # fmt: skip
+"""Classes of services and helpers that nothing of ours uses."""
+
+
+def every_failure_of_the_sdk():
+    """One failure of each class of botocore, with its fields filled in."""
+    for kind in vars(sdk).values():
+        if not (isinstance(kind, type) and issubclass(kind, sdk.BotoCoreError)) or kind is sdk.BotoCoreError:
+            continue
+        if any(word in kind.__name__ for word in NEVER):
+            continue
+        fields = [name for _, name, _, _ in Formatter().parse(kind.fmt) if name]
+        yield kind(**{"error": "why", **dict.fromkeys(fields, "x")})
+
+
+@pytest.mark.parametrize("failure", list(every_failure_of_the_sdk()), ids=lambda failure: type(failure).__name__)
+def test_no_failure_of_the_sdk_goes_without_a_class_and_a_way_out(failure):
+    assert unanswered.cause_of(failure).remedy != "see the message"
+    ours = translate(failure, ABOUT)
+    assert type(ours) in (
+        errors.Ambiguous,
+        errors.CloudError,
+        errors.CredentialsError,
+        errors.Rejected,
+        errors.Throttled,
+    )
+    assert ours.remedy
+    assert "{" not in ours.remedy
+    assert "\n" not in str(ours)
+
+
+def test_the_table_of_the_sdk_names_only_classes_that_it_has():
+    assert {name for name in unanswered.TABLE if not hasattr(sdk, name)} == set()
+
+
+@pytest.mark.parametrize(
+    ("failure", "remedy"),
+    [
+        (sdk.SSLError(endpoint_url="https://x", error="self-signed"), "AWS_CA_BUNDLE"),
+        (sdk.ProxyConnectionError(proxy_url="http://p"), "HTTPS_PROXY"),
+    ],
+)
+def test_a_way_that_is_blocked_names_what_blocks_it(failure, remedy):
+    ours = translate(failure, ABOUT)
+    assert type(ours) is errors.Ambiguous
+    assert remedy in ours.remedy
+
+
+def test_a_cut_answer_may_have_taken_effect():
+    assert type(translate(sdk.IncompleteReadError(actual_bytes=1, expected_bytes=2), ABOUT)) is errors.Ambiguous
+
+
+@pytest.mark.parametrize("code", ["AccessDenied", "ForbiddenException", "NeverHeardOf", "ExpiredTokenException"])
+def test_a_call_that_the_sdk_makes_for_credentials_is_a_matter_of_credentials(code):
+    response = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": 403}}
+    ours = translate(ClientError(response, "AssumeRole"), ABOUT)
+    assert type(ours) is errors.CredentialsError
+    assert f"no credentials from AssumeRole: {code}: no" in ours.message
+    assert "--profile team" in ours.remedy
+    assert "RunInstances" not in ours.remedy
+    throttled = {"Error": {"Code": "Throttling", "Message": "slow"}}
+    assert type(translate(ClientError(throttled, "GetRoleCredentials"), ABOUT)) is errors.Throttled
+
+
+def test_a_right_of_another_service_is_named_as_aws_names_it():
+    text = (
+        "You are not authorized. User: arn:aws:iam::1:user/a is not authorized to perform: iam:PassRole on resource: r"
+    )
+    assert "ask for the right iam:PassRole in" in translate(answered("UnauthorizedOperation", text), ABOUT).remedy
+    barred = f"{text} with an explicit deny in a service control policy"
+    assert "organisation" in translate(answered("UnauthorizedOperation", barred), ABOUT).remedy
+
+
+def test_a_code_with_the_side_at_fault_means_the_same():
+    assert type(translate(answered("Server.InsufficientInstanceCapacity"), ABOUT)) is errors.CapacityError
+    assert type(translate(answered("Client.VcpuLimitExceeded"), ABOUT)) is errors.QuotaError
+
+
+def test_a_wrong_clock_is_told():
+    for code in ("RequestExpired", "SignatureDoesNotMatch", "RequestTimeTooSkewed", "AuthFailure"):
+        assert "clock" in translate(answered(code), ABOUT).remedy
 
 
 def test_a_missing_right_names_the_call_and_hides_the_encoded_blob():

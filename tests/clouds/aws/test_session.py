@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -73,6 +74,66 @@ def test_p13_an_expired_sso_session_names_the_login(aws_rig, monkeypatch, tmp_pa
     with pytest.raises(CredentialsError) as failure:
         AwsCloud(AwsSettings(profile="team")).identity()
     assert failure.value.remedy == "run `aws sso login --profile team`"
+
+
+def profile(monkeypatch, tmp_path, text):
+    """A configuration whose profile ``team`` takes a role with the keys of ``base``."""
+    config = tmp_path / "config"
+    config.write_text(
+        "[profile base]\naws_access_key_id = testing\naws_secret_access_key = testing\nregion = us-east-1\n"
+        f"[profile team]\nregion = us-east-1\n{text}\n"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    return AwsCloud(AwsSettings(profile="team"))
+
+
+ROLE = "role_arn = arn:aws:iam::123456789012:role/dev\nsource_profile = base"
+
+
+def test_a_role_that_may_not_be_taken_is_a_matter_of_credentials(aws_rig, monkeypatch, tmp_path):
+    aws_rig.fake.inject("AssumeRole", "AccessDenied", message="not authorized to perform: sts:AssumeRole", times=9)
+    with pytest.raises(CredentialsError, match="no credentials from AssumeRole: AccessDenied") as failure:
+        profile(monkeypatch, tmp_path, ROLE).identity()
+    assert "aws sts get-caller-identity --profile team" in failure.value.remedy
+    assert "DescribeRegions" not in failure.value.remedy
+
+
+def test_nobody_is_asked_for_an_mfa_code_and_the_session_of_the_aws_cli_is_used(aws_rig, monkeypatch, tmp_path):
+    """The SDK reads a code from the terminal; a plugin would wait there for ever."""
+    monkeypatch.setattr("getpass.getpass", lambda *_: pytest.fail("somebody was asked"))
+    cloud = profile(monkeypatch, tmp_path, f"{ROLE}\nmfa_serial = arn:aws:iam::123456789012:mfa/ana")
+    with pytest.raises(CredentialsError, match="MFA") as failure:
+        cloud.identity()
+    assert "aws sts get-caller-identity --profile team" in failure.value.remedy
+    kept = {
+        "Credentials": {
+            "AccessKeyId": "kept-by-the-cli",
+            "SecretAccessKey": "s",
+            "SessionToken": "t",
+            "Expiration": (datetime.now(UTC) + timedelta(hours=1)).isoformat(),
+        }
+    }
+    monkeypatch.setattr("botocore.credentials.JSONFileCache.__contains__", lambda *_: True)
+    monkeypatch.setattr("botocore.credentials.JSONFileCache.__getitem__", lambda *_: kept)
+    assert "123456789012" in AwsCloud(AwsSettings(profile="team")).identity()
+    assert aws_rig.fake.calls[-1].key == "kept-by-the-cli"
+
+
+def test_an_address_that_is_none_is_a_matter_of_the_configuration(aws_rig, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "not an address")
+    with pytest.raises(CredentialsError, match="Invalid endpoint") as failure:
+        AwsCloud().identity()
+    assert failure.value.where == "your AWS configuration"
+
+
+@pytest.mark.parametrize("process", ["/nonexistent/tool", "echo no-json"])
+def test_a_credential_process_that_fails_is_a_matter_of_credentials(aws_rig, monkeypatch, tmp_path, process):
+    with pytest.raises(CredentialsError) as failure:
+        profile(monkeypatch, tmp_path, f"credential_process = {process}").identity()
+    assert "~/.aws/config" in failure.value.remedy
 
 
 @pytest.mark.parametrize(("region", "kind"), [("us-esat-1", CredentialsError), ("us-east-1", Ambiguous)])
