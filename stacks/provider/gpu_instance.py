@@ -9,6 +9,7 @@ from typing import Any
 
 from provisioner.clouds.cloud import Instance, InstanceState
 from provisioner.errors import CapacityError, GpuprovError, NotFound, QuotaError
+from provisioner.vocabulary import CapacityType
 from stacks import failures
 from stacks.failures import Attempt
 from stacks.provider import instance_diff, journal
@@ -185,6 +186,9 @@ class GpuInstances:
             if not state.is_gone:
                 made_at = state.created_at if state.power is InstanceState.PENDING else None
                 watch.end(state.placement, state.instance_id, maybe_unseen_since=made_at)
+            elif state.placement.capacity_type is CapacityType.SPOT:
+                # Its request may stand although it is gone, and start another machine at any time.
+                self.session.cloud.terminate_instance(state.placement, state.instance_id)
             for other in live(watch.find(slot, [state.placement, *(group.placement for group in state.groups)])):
                 watch.end(other.placement, other.id)
             for group in state.groups:

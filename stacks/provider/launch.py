@@ -154,7 +154,9 @@ class Launches:
                 calls.forget()
         own = [entry for entry in self.session.cloud.list_objects() if entry.tags.get(tags.STACK_ID) == facts.stack_id]
         for entry in own:
-            if entry.kind == KIND and entry.state not in _GONE:
+            if entry.kind == "spot-request":
+                self.session.cloud.terminate_instance(_place(entry), entry.id)
+            elif entry.kind == KIND and entry.state not in _GONE:
                 self.session.watch.end(_place(entry), entry.id)
         for entry in own:
             if entry.kind == "security-group":

@@ -89,9 +89,30 @@ def interrupt(region: str, instance_id: str) -> None:
     found.state_reason = StateReason("Server.SpotInstanceTermination: taken back", "Server.SpotInstanceTermination")
 
 
+def fail_launch(region: str, instance_id: str, code: str) -> None:
+    """End a machine while it starts, as EC2 does where it cannot use a disk's key.
+
+    Source: AWS knowledge center, "encrypted-volumes-stops-immediately".
+    """
+    found = machine(region, instance_id)
+    found.terminate()
+    found.state_reason = StateReason(f"{code}: Client error on launch", code)
+
+
+def interrupt_and_stop(region: str, instance_id: str) -> None:
+    """Take a persistent spot machine back: EC2 stops it, and alone starts it again when there is room.
+
+    Source: EC2 user guide, "Behavior of Spot Instance interruptions".
+    """
+    found = machine(region, instance_id)
+    found.stop()
+    found.state_reason = StateReason("Server.SpotInstanceShutdown: no capacity", "Server.SpotInstanceShutdown")
+    found.waits_for_capacity = True
+
+
 def terminate(region: str, instance_id: str) -> None:
     """Somebody ends a machine in the console."""
-    machine(region, instance_id).terminate()
+    backend(region).terminate_instances([instance_id])
 
 
 def _find(model: Any, instance_id: str) -> Any:
@@ -238,7 +259,9 @@ def _describe_requests(self: Any) -> Any:
         found = [one for one in found if one["SpotInstanceRequestId"] in wanted]
     keys = set(asked.get("tag-key", ()))
     kinds = set(asked.get("type", ()))
+    machines = asked.get("instance-id")
     found = [one for one in found if keys <= {tag["Key"] for tag in one["Tags"]}]
+    found = [one for one in found if machines is None or one["InstanceId"] in machines]
     return ActionResult({"SpotInstanceRequests": [one for one in found if not kinds or one["Type"] in kinds]})
 
 
@@ -279,12 +302,37 @@ def _start(original: Any) -> Any:
         for one in self.get_multi_instances_by_id(instance_ids):
             if one._state.name not in ("stopped", "running"):
                 raise refuse("IncorrectInstanceState", f"{one.id} is {one._state.name}")
+            if getattr(one, "waits_for_capacity", False):
+                raise refuse(
+                    "IncorrectSpotRequestState",
+                    f"You can't start the Spot Instance '{one.id}' because the associated Spot Instance request is not in an"
+                    " appropriate state to support start.",
+                )
         answer = original(self, instance_ids)
         for one in self.get_multi_instances_by_id(instance_ids):
             _move(one, "pending", "running", RULES.boot_s)
         return answer
 
     return start_instances
+
+
+def _relaunch(model: Any, ended: Any, request: dict[str, Any]) -> None:
+    """A persistent request that stands starts another machine, which has none of the tags.
+
+    Source: EC2 user guide, "Spot Instance request states" and "Tag your Spot Instance requests" (instances that a request
+    launches are not tagged by it).
+    """
+    RULES.relaunched.append(request["SpotInstanceRequestId"])
+    kind, zone = ended.instance_type, ended.placement.zone
+    made = model.run_instances(
+        ended.image_id, 1, None, [], instance_type=kind, placement=zone, nics=[], security_group_ids=[],
+        lifecycle="spot", is_instance_type_default=False, region_name=model.region_name, tags={}, owner_id=ACCOUNT,
+    )  # fmt: skip
+    (one,) = made.instances
+    one.spot_instance_request_id = request["SpotInstanceRequestId"]
+    for interface in one.nics.values():
+        interface.delete_on_termination = True
+    request["InstanceId"], request["State"] = one.id, "active"
 
 
 def _end(original: Any) -> Any:
@@ -295,8 +343,9 @@ def _end(original: Any) -> Any:
             request = RULES.spot_requests.get(getattr(one, "spot_instance_request_id", None) or "")
             if request is not None and request["State"] == "active":
                 if request["Type"] == "persistent":
-                    RULES.relaunched.append(request["SpotInstanceRequestId"])
-                request["State"] = "closed"
+                    _relaunch(self, one, request)
+                else:
+                    request["State"] = "closed"
             _move(one, "shutting-down", "terminated", RULES.ending_s)
         return answer
 

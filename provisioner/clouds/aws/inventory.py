@@ -20,7 +20,8 @@ from provisioner.units import GIB
 _ALIVE = (InstanceState.PENDING, InstanceState.RUNNING)
 _STOPPED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 """Source: EC2 API reference, Instance, stateTransitionReason."""
-_OPEN_REQUESTS = ("open", "active")
+_OPEN, _CLOSED_REQUESTS = "open", ("closed", "cancelled", "failed")
+"""Source: EC2 user guide, "Spot Instance request states"; a request whose machine is stopped is ``disabled``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,9 @@ class Inventory:
 
     def _region(self, region: str) -> list[BillableObject]:
         try:
-            return [*self._machines(region), *self._requests(region), *self._groups(region)]
+            machines = list(self._machines(region))
+            ours = frozenset(entry.id for entry in machines if entry.kind == "instance")
+            return [*machines, *self._requests(region, ours), *self._groups(region)]
         except GpuprovError as error:
             raise type(error)(
                 f"{error.message}; {region} could not be listed, so the list would not be whole",
@@ -153,15 +156,23 @@ class Inventory:
             extra=extra,
         )
 
-    def _requests(self, region: str) -> Iterator[BillableObject]:
-        """Persistent spot requests whose machine is gone: they may start another one at any time."""
+    def _requests(self, region: str, machines: frozenset[str]) -> Iterator[BillableObject]:
+        """Persistent spot requests without a machine of ours: they may start another one, or have, which has no tags.
+
+        Args:
+            region: where.
+            machines: those of ours that live.
+        """
         asked = filters({}, ("type", "persistent"))
         found = self.instances.api.pages(
             "ec2", "DescribeSpotInstanceRequests", region, "SpotInstanceRequests", Filters=asked
         )
         for request in found:
-            if request["State"] not in _OPEN_REQUESTS or request.get("InstanceId"):
+            if request["State"] in _CLOSED_REQUESTS or request.get("InstanceId") in machines:
                 continue
+            started = self._started(region, request)
+            if started is None and request["State"] != _OPEN and request.get("InstanceId"):
+                continue  # the machine is so young that it does not show yet
             shown = tagging.read(request.get("Tags"))
             yield BillableObject(
                 cloud=views.CLOUD,
@@ -173,8 +184,17 @@ class Inventory:
                 tags=shown.tags,
                 price_usd_per_hour=None,
                 created_at=request["CreateTime"].astimezone(UTC),
-                extra={"provider": views.CLOUD, "name": shown.name},
+                extra={
+                    "provider": views.CLOUD,
+                    "name": shown.name,
+                    **({} if started is None else {"started": str(started["InstanceId"])}),
+                },
             )
+
+    def _started(self, region: str, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The machine of a request as EC2 shows it, an ended one included."""
+        instance_id = request.get("InstanceId")
+        return self.instances.describe(region, str(instance_id)) if instance_id else None
 
     def _groups(self, region: str) -> Iterator[BillableObject]:
         found = self.instances.api.pages("ec2", "DescribeSecurityGroups", region, "SecurityGroups", Filters=filters({}))

@@ -13,15 +13,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from provisioner.clouds.aws import views
+from provisioner.clouds.aws.errors import code_of
 from provisioner.clouds.aws.instances import Instances
 from provisioner.clouds.aws.views import Described
 from provisioner.clouds.cloud import Instance, InstanceState, Placement
-from provisioner.errors import NotFound, QuotaError, Rejected, Throttled
+from provisioner.errors import CapacityError, CredentialsError, NotFound, QuotaError, Rejected, Throttled
 from provisioner.vocabulary import CapacityType
 
 _ALIVE = (InstanceState.PENDING, InstanceState.RUNNING)
 SPOT_REQUEST_ID = "sir-"
 """A persistent request that lost its machine ends in the same way: it would start another one."""
+_TAKEN_BACK = "IncorrectSpotRequestState"
+"""Source: EC2 user guide, "Behavior of Spot Instance interruptions": only EC2 starts a machine that it has stopped."""
 _TRIES = 4
 _PAUSE_S = 0.5
 
@@ -45,6 +48,14 @@ class Power:
             self._once_more_if_throttled("StartInstances", placement, instance_id)
         except QuotaError as error:
             raise self.instances.quotas.explain(seen.placement, error) from error
+        except Rejected as error:
+            if code_of(error) != _TAKEN_BACK:
+                raise
+            raise CapacityError(
+                f"{instance_id} was taken back, and EC2 itself starts it again when its pool has room",
+                where=error.where,
+                remedy="wait for it (`gpuprov status`), or end it: `gpuprov down`",
+            ) from error
         return replace(seen, state=InstanceState.PENDING)
 
     def stop(self, placement: Placement, instance_id: str) -> Instance:
@@ -62,21 +73,17 @@ class Power:
     def terminate(self, placement: Placement, instance_id: str) -> None:
         """See ``Cloud.terminate_instance``."""
         if instance_id.startswith(SPOT_REQUEST_ID):
-            self._cancel(placement, instance_id)
+            self._end_request(placement, instance_id)
             return
         described = self.instances.describe(placement.region, instance_id)
+        request_id = self._request_of(placement, instance_id, described)
+        if request_id is not None:
+            self._end_request(placement, request_id, but=instance_id)
         if described is not None:
             state = views.state(described)
-            if request_id := described.get("SpotInstanceRequestId"):
-                self._cancel(placement, str(request_id))
             if state.is_gone or state is InstanceState.TERMINATING:
                 return
-        try:
-            self.instances.api.call("ec2", "TerminateInstances", placement.region, InstanceIds=[instance_id])
-        except NotFound:
-            return
-        finally:
-            self.instances.quotas.forget_use(placement.region)
+        self._terminate(placement, instance_id)
 
     def _view(self, described: Described, placement: Placement) -> Instance:
         return views.view(described, placement.region, self.instances.places)
@@ -88,15 +95,51 @@ class Power:
             return "a capacity-block instance cannot be stopped"
         if capacity_type is not CapacityType.SPOT:
             return None
-        request = self._spot_request(described, placement)
+        request_id = described.get("SpotInstanceRequestId")
+        request = self._spot_request(str(request_id), placement) if request_id else None
         if request is not None and request.get("Type") == "persistent":
             return None
         return "a one-time spot instance cannot be stopped"
 
-    def _spot_request(self, described: Described, placement: Placement) -> dict[str, Any] | None:
-        request_id = described.get("SpotInstanceRequestId")
-        if not request_id:
-            return None
+    def _terminate(self, placement: Placement, instance_id: str) -> None:
+        try:
+            self.instances.api.call("ec2", "TerminateInstances", placement.region, InstanceIds=[instance_id])
+        except NotFound:
+            return
+        finally:
+            self.instances.quotas.forget_use(placement.region)
+
+    def _request_of(self, placement: Placement, instance_id: str, described: Described | None) -> str | None:
+        """The spot request of a machine; one that does not show yet may have one all the same."""
+        if described is not None:
+            return described.get("SpotInstanceRequestId") or None
+        asked = [{"Name": "instance-id", "Values": [instance_id]}]
+        found = self.instances.api.pages(
+            "ec2", "DescribeSpotInstanceRequests", placement.region, "SpotInstanceRequests", Filters=asked
+        )
+        return next((str(request["SpotInstanceRequestId"]) for request in found), None)
+
+    def _end_request(self, placement: Placement, request_id: str, but: str | None = None) -> None:
+        """Cancel a request, and end the machine that it has started since the one that it was made with ended.
+
+        Such a machine carries none of the tags, so nothing else would find it. Source: EC2 user guide, "Tag your Spot
+        Instance requests".
+        """
+        self._cancel(placement, request_id)
+        request = self._spot_request(request_id, placement)
+        started = request.get("InstanceId") if request is not None else None
+        if not started or started == but:
+            return
+        try:
+            self._terminate(placement, str(started))
+        except CredentialsError as error:
+            raise CredentialsError(
+                f"{error.message}; {started}, which spot request {request_id} has started and which carries no tags, bills",
+                where=error.where,
+                remedy=f"end it: `aws ec2 terminate-instances --region {placement.region} --instance-ids {started}`",
+            ) from error
+
+    def _spot_request(self, request_id: str, placement: Placement) -> dict[str, Any] | None:
         try:
             answer = self.instances.api.call(
                 "ec2", "DescribeSpotInstanceRequests", placement.region, SpotInstanceRequestIds=[request_id]

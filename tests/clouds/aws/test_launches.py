@@ -299,6 +299,37 @@ def test_c15_after_a_spot_loss_the_next_machine_starts_in_another_region(mini):
     assert len(living()) == 1
 
 
+@pytest.fixture
+def persistent_spot(monkeypatch):
+    """A program whose spot machine is asked for persistently, as one that may stop is."""
+    monkeypatch.setattr("stacks.provider.node.stops", lambda *_: True)
+    return program(offers=[offer("use1-az1", capacity="spot")])
+
+
+def test_e16_a_machine_that_somebody_ended_leaves_no_request_that_starts_others(mini, fake, persistent_spot):
+    """Nothing else finds such a machine: it carries no tags."""
+    mini.up(persistent_spot)
+    first = mini.outputs("gpu")["instanceId"]
+    aws_rules.terminate("us-east-1", first)
+    assert fake.rules.relaunched
+    mini.up(persistent_spot)
+    second = mini.outputs("gpu")["instanceId"]
+    assert [one.id for one in living()] == [second]
+    mini.destroy()
+    assert leftovers() == []
+    assert {one["State"] for one in fake.rules.spot_requests.values()} == {"cancelled"}
+
+
+def test_e16_the_end_of_a_launch_ends_requests_that_the_state_has_lost(mini, persistent_spot):
+    mini.up(persistent_spot)
+    aws_rules.terminate("us-east-1", mini.outputs("gpu")["instanceId"])
+    del mini.state["gpu"]
+    mini.home /= "another-host"
+    mini.restart()
+    mini.destroy()
+    assert living() == []
+
+
 def test_c13_c14_a_stopped_machine_that_cannot_start_stays_and_no_other_is_made(mini, fake):
     mini.up(program(power="stopped"))
     stopped = mini.outputs("gpu")["instanceId"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -120,6 +121,65 @@ def test_a_persistent_request_that_lost_its_machine_is_listed_and_ended(aws_rig)
     assert (left.kind, left.id, left.price_usd_per_hour) == ("spot-request", request["SpotInstanceRequestId"], None)
     aws_rig.cloud.terminate_instance(aws_rig.spot, left.id)
     assert aws_rig.cloud.list_objects() == []
+
+
+def test_a_machine_that_a_persistent_request_started_anew_is_listed_and_ended_though_it_has_no_tags(aws_rig):
+    made = aws_rig.running(placement=aws_rig.spot, stop_on_shutdown=True)
+    aws_rules.terminate(REGION, made.id)
+    (request,) = aws_rig.fake.rules.spot_requests.values()
+    ghost = request["InstanceId"]
+    assert ghost != made.id
+    assert aws_rules.machine(REGION, ghost)._state.name == "running"
+    (left,) = aws_rig.cloud.list_objects()
+    assert (left.kind, left.extra["started"]) == ("spot-request", ghost)
+    aws_rig.cloud.terminate_instance(aws_rig.spot, left.id)
+    assert aws_rules.machine(REGION, ghost)._state.name == "terminated"
+    assert aws_rig.cloud.list_objects() == []
+    assert len(aws_rig.fake.rules.relaunched) == 1
+
+
+def test_the_end_of_a_machine_that_somebody_ended_ends_what_its_request_started(aws_rig):
+    made = aws_rig.running(placement=aws_rig.spot, stop_on_shutdown=True)
+    aws_rules.terminate(REGION, made.id)
+    (request,) = aws_rig.fake.rules.spot_requests.values()
+    aws_rig.cloud.terminate_instance(aws_rig.spot, made.id)
+    assert request["State"] == "cancelled"
+    assert aws_rules.machine(REGION, request["InstanceId"])._state.name == "terminated"
+
+
+def test_a_machine_started_anew_that_may_not_be_ended_is_named(aws_rig):
+    made = aws_rig.running(placement=aws_rig.spot, stop_on_shutdown=True)
+    aws_rules.terminate(REGION, made.id)
+    (request,) = aws_rig.fake.rules.spot_requests.values()
+    aws_rig.fake.inject("TerminateInstances", "UnauthorizedOperation", times=9)
+    with pytest.raises(CredentialsError, match=request["InstanceId"]):
+        aws_rig.cloud.terminate_instance(aws_rig.spot, made.id)
+
+
+def test_the_request_of_a_machine_that_does_not_show_yet_is_cancelled_before_its_end(aws_rig):
+    aws_rig.fake.rules.visibility_s = 60.0
+    made = aws_rig.running(placement=aws_rig.spot, stop_on_shutdown=True)
+    aws_rig.cloud.terminate_instance(aws_rig.spot, made.id)
+    (request,) = aws_rig.fake.rules.spot_requests.values()
+    assert request["State"] == "cancelled"
+
+
+def test_a_request_whose_machine_does_not_show_yet_is_not_listed_as_one_that_lost_it(aws_rig):
+    aws_rig.running(placement=aws_rig.spot, stop_on_shutdown=True)
+    assert [entry.kind for entry in aws_rig.cloud.list_objects()] == ["instance", "volume", "ip"]
+    for one in aws_rules.backend(REGION).all_instances():
+        one.visible_at = time.monotonic() + 60
+    assert not [entry for entry in aws_rig.cloud.list_objects() if entry.kind == "spot-request"]
+
+
+def test_a_machine_that_was_taken_back_and_stopped_waits_for_its_pool(aws_rig):
+    made = aws_rig.running(placement=aws_rig.spot, stop_on_shutdown=True)
+    aws_rules.interrupt_and_stop(REGION, made.id)
+    assert state_of(aws_rig, made) is InstanceState.STOPPED
+    with pytest.raises(CapacityError, match="EC2 itself starts it again") as refusal:
+        aws_rig.cloud.start_instance(aws_rig.spot, made.id)
+    assert refusal.value.exit_code == 7
+    assert state_of(aws_rig, made) is InstanceState.STOPPED
 
 
 def test_a_capacity_block_machine_is_not_stopped(aws_rig):
