@@ -8,7 +8,7 @@ from typing import Any
 
 from provisioner import tags
 from provisioner.clouds.cloud import Cloud, Instance, InstanceState
-from provisioner.errors import CapacityError, NotFound, TimedOut
+from provisioner.errors import CapacityError, GpuprovError, NotFound, Rejected, TimedOut
 from stacks.clouds import cloud_of
 from stacks.deploy import Session
 from stacks.outcome import Outcome
@@ -90,15 +90,19 @@ def _until(cloud: Cloud, instance: Instance, state: InstanceState) -> Instance:
     Raises:
         TimedOut: it does not come to it.
         NotFound: it is gone.
-        Rejected: it went to another state and stays there.
+        CapacityError: it began to start, and the cloud has stopped it again.
+        Rejected: likewise, for a reason that lies in its request.
     """
-    until, pause_s = monotonic() + CHANGE_MAX.total_seconds(), _POLL_FIRST_S
+    until, pause_s, has_begun = monotonic() + CHANGE_MAX.total_seconds(), _POLL_FIRST_S, False
     while True:
         now = cloud.get_instance(instance.placement, instance.id)
         if now is not None and now.state is state:
             return now
         if now is not None and now.state.is_gone:
             raise NotFound(f"{instance.id} is {now.state}", remedy="`gpuprov up` makes a new one")
+        if now is not None and has_begun and now.state is InstanceState.STOPPED:
+            raise _fell_back(now)
+        has_begun = has_begun or (now is not None and now.state is InstanceState.PENDING)
         if monotonic() > until:
             shown = now.state if now is not None else "not visible"
             raise TimedOut(
@@ -106,6 +110,15 @@ def _until(cloud: Cloud, instance: Instance, state: InstanceState) -> Instance:
             )
         sleep(pause_s)
         pause_s = min(pause_s * 1.5, _POLL_LAST_S)
+
+
+def _fell_back(machine: Instance) -> GpuprovError:
+    reason = machine.console[-1] if machine.console else "the cloud does not say why"
+    kind = CapacityError if machine.failure is None else Rejected
+    return kind(
+        f"{machine.id} began to start and is stopped again ({reason}); its disks are kept, and nothing else was made",
+        remedy=machine.failure or "try again later: `gpuprov start`",
+    )
 
 
 def require_settled(outcome: Outcome) -> Outcome:

@@ -99,6 +99,8 @@ class Instance:
     volume_ids: tuple[str, ...] = ()
     token: str | None = None
     console: tuple[str, ...] = ()
+    failure: str | None = None
+    """Why it could not start, where any other machine of the same request could not either; with what mends it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,6 +264,7 @@ class Failover:
 
         Raises:
             Unfinished: it does neither.
+            Rejected: it ended for a reason that lies in the request.
         """
         if not self.waits:
             self.note(offer, outcome, instance.id)
@@ -278,6 +279,10 @@ class Failover:
             raise Unfinished(instance, error) from error
         if is_over(now.state):
             reason = f": {now.console[-1]}" if now.console else ""
+            if now.failure is not None:  # the next offer would make another machine that ends in the same way
+                refusal = Rejected(f"{now.id} ended while it started ({now.state}{reason})", remedy=now.failure)
+                self.note(offer, refusal.kind, refusal.message)
+                raise refusal
             self._refuse(offer, CapacityError(f"{now.id} was taken back while it started ({now.state}{reason})"))
             return None, True
         self.note(offer, outcome, now.id)

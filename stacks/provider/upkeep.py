@@ -101,9 +101,10 @@ class Upkeep:
         self.instance = self.session.watch.until_running(self.instance)
         self.walk.mark_seen(self.instance)
         if self.instance.state is not InstanceState.RUNNING:
+            reason = f" ({self.instance.console[-1]})" if self.instance.console else ""
             raise CloudError(
-                f"{self.instance.id} is {self.instance.state} after it was started",
-                remedy="run the command again: it reads what the machine is now",
+                f"{self.instance.id} is {self.instance.state} after it was started{reason}",
+                remedy=self.instance.failure or "run the command again: it reads what the machine is now",
             )
 
     def _attach_disks(self) -> None:

@@ -22,6 +22,20 @@ _STATES = {
 }
 _TAKEN_BACK = "Server.SpotInstanceTermination"
 """Source: EC2 API reference, StateReason."""
+_KEY = (
+    "EC2 cannot read one of its disks, as a rule for want of their key: let aws.kms_key be enabled, and its policy give you"
+    " (and for spot machines the role AWSServiceRoleForEC2Spot) kms:CreateGrant and kms:Decrypt"
+)
+_FAILURES = {
+    "Client.InternalError": _KEY,
+    "Client.InvalidKMSKey": _KEY,
+    "Client.InvalidSnapshot": "a snapshot of its image is gone: pin another image, aws.image",
+    "Client.VolumeLimitExceeded": "the quota of EBS volumes is used up: delete some, or ask for more at Service Quotas",
+}
+"""Beginning of a state reason's code -> what is wrong with the request.
+
+Source: EC2 API reference, StateReason; AWS knowledge center, "encrypted-volumes-stops-immediately".
+"""
 _ONLY_RESERVED = "capacity-reservations-only"
 _LIFECYCLES = {"spot": CapacityType.SPOT, "capacity-block": CapacityType.CAPACITY_BLOCK}
 
@@ -46,6 +60,7 @@ def view(described: Described, region: str, places: Places) -> Instance:
         volume_ids=data_volumes(described),
         token=described.get("ClientToken") or None,
         console=(str(reason["Message"]),) if reason.get("Message") else (),
+        failure=_failure(str(reason.get("Code") or "")),
     )
 
 
@@ -111,6 +126,10 @@ def is_root(described: Described, mapping: Mapping[str, Any]) -> bool:
     """Whether a disk came with the machine and ends with it; an attached data disk stays when its machine ends."""
     is_system = mapping["DeviceName"] == described.get("RootDeviceName")
     return bool(is_system or (mapping.get("Ebs") or {}).get("DeleteOnTermination"))
+
+
+def _failure(code: str) -> str | None:
+    return next((text for beginning, text in _FAILURES.items() if code.startswith(beginning)), None)
 
 
 def _utc(moment: datetime) -> datetime:

@@ -412,6 +412,30 @@ def test_a_machine_that_ends_while_it_starts_is_told_with_its_reason(mini, fake,
     assert living() == []
 
 
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [("Client.InternalError", "aws.kms_key"), ("Client.InvalidKMSKey.InvalidState", "kms:CreateGrant")],
+)
+def test_a_key_that_cannot_be_used_ends_the_walk_after_one_machine(mini, fake, monkeypatch, code, remedy):
+    """EC2 takes such a call, and ends the machine while it starts: each further offer would cost another one."""
+    fake.rules.boot_s = 60.0
+    create = AwsCloud.create_instance
+
+    def end(cloud, request):
+        made = create(cloud, request)
+        aws_rules.fail_launch("us-east-1", made.id, code)
+        return made
+
+    monkeypatch.setattr(AwsCloud, "create_instance", end)
+    with pytest.raises(ProviderFailure) as failure:
+        mini.up(program())
+    assert type(failure.value.cause) is Rejected
+    assert code in failure.value.cause.message
+    assert remedy in failure.value.cause.remedy
+    assert len(fake.of("RunInstances")) == 1
+    assert living() == []
+
+
 def test_foreign_machines_that_look_alike_are_never_touched(mini, aws_rig):
     mini.up(program())
     ours = mini.outputs("gpu")["instanceId"]
