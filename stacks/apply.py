@@ -210,10 +210,12 @@ def update(session: Session, decision: Decision, seen: Outcome) -> Applied:
         state = pending.settle(session, decision.provider)
     standing = _look_until_shown(_cloud(session, decision), state)
     try:
-        ready = _until_ready(session, decision, state)
+        ready = _until_ready(session, decision, state, standing)
     except TimedOut as error:
         session.refresh(decision.provider)  # the machine was told to end: the state shows it
-        raise failed(session, decision, error, outcome) from error
+        failure = failed(session, decision, error, outcome)
+        failure.applied = replace(failure.applied, ready=False)
+        raise failure from error
     return Applied(
         session.stack,
         decision,
@@ -226,7 +228,9 @@ def update(session: Session, decision: Decision, seen: Outcome) -> Applied:
     )
 
 
-def _until_ready(session: Session, decision: Decision, state: StackState | None) -> bool | None:
+def _until_ready(
+    session: Session, decision: Decision, state: StackState | None, standing: Standing | None
+) -> bool | None:
     """Whether the workload answers; waits for it unless the user does not.
 
     Raises:
@@ -237,7 +241,8 @@ def _until_ready(session: Session, decision: Decision, state: StackState | None)
         return None
     if decision.inputs.wait is None:
         session.watch.say("waits for the workload to answer")
-        readiness.wait(cloud, state, probe, session.watch.say)
+        price = standing.price_usd_per_hour if standing is not None else None
+        readiness.wait(cloud, state, replace(probe, price_usd_per_hour=price), session.watch.say)
     return readiness.ready_now(cloud, state)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from provisioner.clouds.cloud import BillableObject
+from provisioner.clouds.cloud import BillableObject, InstanceState
 from provisioner.tags import format_time
 from provisioner.units import decimal_string
 from stacks.inventory import Standing, object_document
@@ -49,6 +49,8 @@ def outputs_document(state: StackState | None, ready: bool | None = None) -> dic
         return {}
     document = {key: outputs.get(name) for key, name in _OUTPUTS.items()}
     document["endpoint"] = document["endpoint"] or endpoint_of(state)
+    if outputs.get("power") != InstanceState.RUNNING:
+        ready = False  # whatever it answered before it was stopped
     return document if ready is None else {**document, "ready": ready}
 
 

@@ -46,7 +46,15 @@ class Standing:
         """All that bills in one line, with its price, for messages; there must be something."""
         total = self.price_usd_per_hour
         cost = f"{format_usd(total, 4)}/h in all" if total is not None else "price unknown"
-        return f"{'; '.join(describe(entry) for entry in self.billing if _parent(entry) is None)}: {cost}"
+        return f"{'; '.join(describe(entry) for entry in self._named)}: {cost}"
+
+    @property
+    def _named(self) -> list[BillableObject]:
+        """What a message names: each that bills by itself, or through a part of it, as the disk of a stopped machine does."""
+        holders = {_parent(entry) or entry.id for entry in self.billing}
+        named = [entry for entry in self.objects if entry.id in holders]
+        known = {entry.id for entry in named}
+        return named + [entry for entry in self.billing if entry.id not in known and _parent(entry) not in known]
 
 
 def look(cloud: Cloud, stack_ids: Iterable[str | None]) -> Standing:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from time import sleep
 from typing import Any
 
 from provisioner.clouds.cloud import Cloud, InstanceState
 from provisioner.errors import TimedOut
+from provisioner.units import format_usd
 from stacks.own_machine import placement_of
 from stacks.provider import node
 from stacks.provider.lifetime import part
@@ -27,6 +29,8 @@ class Probe:
 
     limit_s: float
     keep_failed: bool
+    price_usd_per_hour: Decimal | None = None
+    """Of the whole stack, for what a wait in vain has cost; ``None`` where it is unknown."""
 
 
 def probe_of(state: StackState | None) -> Probe | None:
@@ -92,8 +96,11 @@ def wait(
     else:
         cloud.terminate_instance(place, instance_id)
         kept = "it was ended"
+    price = probe.price_usd_per_hour
+    cost = "an unknown sum" if price is None else format_usd(price * Decimal(waited_s) / 3600, 4)
     raise TimedOut(
-        f"{instance_id} was not ready after {waited_s:.0f} s (3 times the predicted start); {kept}; last lines: {tail}",
+        f"{instance_id} was not ready after {waited_s:.0f} s (3 times the predicted start), which cost {cost}; "
+        f"{kept}; last lines: {tail}",
         remedy="see `gpuprov logs`; correct `run` or `run.ready`, then `gpuprov up` again",
     )
 

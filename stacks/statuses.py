@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ REAPED = "reaped"
 """Ended on purpose, idle or over age: expected, and `up` brings it back."""
 UNREACHABLE = "unreachable"
 """The cloud says that it runs, and its watcher has missed three heartbeats: it is told, and never taken for gone."""
+_SHUTDOWN_MAX = timedelta(minutes=15)
+"""From a watcher's last word to the machine's stop: its clock may be off by some, and the system shuts down in between."""
 PROVIDER_OF_NEW = "sandbox"
 """Where a stack is looked for that has no resource yet."""
 
@@ -49,6 +52,8 @@ class Status:
     """The last line of the machine's watcher."""
     silent_since: str | None = None
     """Last word of a watcher that should have spoken since; ``None`` where nothing is missing."""
+    last_seen: str | None = None
+    """What the cloud still says of a machine that it lists no more."""
     is_readable: bool = True
     """Whether the backend's file could be read; ``trouble`` says why not."""
 
@@ -65,7 +70,9 @@ class Status:
         if not self.is_readable:
             return "unknown"
         seen = power_of(self.state)
-        return "gone" if self.standing is not None and self.state.outputs else seen
+        if self.standing is None or not self.state.outputs:
+            return seen
+        return "interrupted" if self.last_seen == "interrupted" else "gone"
 
     @property
     def machines(self) -> tuple[BillableObject, ...]:
@@ -117,7 +124,7 @@ def _stack_document(status: Status) -> dict[str, Any]:
         "provider": status.provider,
         "state": status.word,
         "price_usd_per_hour": money(total),
-        "outputs": outputs_document(status.state, status.ready),
+        "outputs": outputs_document(status.state, status.ready if status.word in ("running", UNREACHABLE) else False),
         "last_decision": status.decision,
         "unfinished": [resource.name for resource in status.state.pending_creates],
         "notes": _notes(status),
@@ -128,13 +135,19 @@ def _notes(status: Status) -> list[str]:
     notes = []
     if status.ended:
         notes.append(f"{status.ended}; `gpuprov up` brings it back")
-    elif status.decision is not None and status.decision.get("why"):
+    elif status.decision is not None and status.decision.get("why") and "act" not in status.decision:
         notes.append(f"{status.decision.get('state')}: {status.decision['why']}")
     if status.word == UNREACHABLE:
         notes.append(
             f"its watcher has said nothing since {status.silent_since}, and the cloud says that it runs: it is kept, and bills; "
             f"`gpuprov logs {status.state.name}` shows its last lines"
         )
+    notes += [
+        f"marked as idle or over age, may be ended from {entry.tags[machines.DUE]}; "
+        f"to keep it: gpuprov keepalive {status.state.name} --for 2h"
+        for entry in status.machines
+        if entry.state == "running" and entry.tags.get(machines.DUE, tags.NONE) != tags.NONE
+    ]
     speed = _speed(status)
     if speed is not None:
         notes.append(speed)
@@ -189,32 +202,42 @@ def _status(site: Site, state: StackState) -> Status:
         return Status(state, provider, None, f"the cloud could not be asked: {error}", busy)
     seen = Status(state, provider, standing, None, busy)
     try:
-        decision, ended, silent = _watched(cloud, seen)
+        seen = _watched(cloud, seen)
         ready = ready_now(cloud, state) if seen.word == "running" else None
     except GpuprovError as error:  # what exists and what it costs is known all the same
         return replace(seen, trouble=f"its console could not be read: {error}")
-    return replace(seen, decision=decision, ended=ended, ready=ready, silent_since=silent)
+    return replace(seen, ready=ready)
 
 
-def _watched(cloud: Cloud, seen: Status) -> tuple[Mapping[str, Any] | None, str | None, str | None]:
-    """The last word of the machine's watcher; why the machine was ended, where it was on purpose; and since when it is silent."""
+def _watched(cloud: Cloud, seen: Status) -> Status:
+    """With the last word of the machine's watcher, and why the machine is not there or not heard where that is known."""
     outputs = seen.state.outputs
     if not outputs.get("instanceId"):
-        return None, None, None
+        return seen
     place, instance_id = placement_of(outputs), str(outputs["instanceId"])
     machine = next((entry for entry in seen.machines if entry.id == instance_id), None)
     found = machine if machine is not None else cloud.get_instance(place, instance_id)
     console = cloud.read_console(place, instance_id)
-    decision = last_line(console)
-    if found is None or str(found.state) in ("running", "pending", "interrupted"):
-        return decision, None, silent_since(console, cloud.now())
+    seen = replace(seen, decision=last_line(console), last_seen=None if found is None else str(found.state))
+    if found is None or seen.last_seen in ("running", "pending", "interrupted"):
+        return replace(seen, silent_since=silent_since(console, cloud.now()))
     reaped = found.tags.get(machines.REAPED, tags.NONE)
     if reaped != tags.NONE:
         at, _, cause = reaped.partition(" ")
-        return decision, f"reaped at {at}: {cause}", None
-    if decision is not None and decision.get("act") in ("stop", "terminate"):
-        return decision, f"ended by itself at {decision.get('at')}: {decision.get('why')}", None
-    return decision, None, None
+        return replace(seen, ended=f"reaped at {at}: {cause}")
+    said = seen.decision or {}
+    stopped_at = machines.moment(machine.extra.get("stopped_at")) if machine is not None else None
+    if said.get("act") in ("stop", "terminate") and not _is_older(said, stopped_at):
+        return replace(seen, ended=f"ended by itself at {said.get('at')}: {said.get('why')}")
+    return seen
+
+
+def _is_older(decision: Mapping[str, Any], stopped_at: datetime | None) -> bool:
+    """Whether a watcher's word is of an end before this one: the machine was started again since, and stopped by its owner."""
+    said_at = machines.moment(str(decision.get("at")))
+    if said_at is None or stopped_at is None:
+        return False
+    return stopped_at - said_at > _SHUTDOWN_MAX
 
 
 def _busy(path: Path) -> str | None:

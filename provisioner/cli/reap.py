@@ -114,7 +114,7 @@ def _sweep(account: Cloud, limits: Limits, *, yes: bool, report: bool, notify: s
 def _print(done: Sweep, foreign: Sequence[BillableObject], *, yes: bool) -> None:
     from stacks import reaping
 
-    for line in reaping.lines(done) or [f"{len(done.outcomes)} machines, none idle, over age or stopped too long"]:
+    for line in reaping.lines(done) or [f"{_machines(len(done.outcomes))}, none idle, over age or stopped too long"]:
         click.echo(line)
     for entry in foreign:
         kind = entry.extra.get("instance_type", "")
@@ -127,6 +127,10 @@ def _say_total(done: Sweep, *, yes: bool) -> None:
         say(f"saved {_price(done.saved_usd_per_hour)} now; all that is marked costs {_price(done.idle_usd_per_hour)}")
     if not yes:
         say("dry run: nothing was changed; --yes marks, and ends what is due")
+
+
+def _machines(count: int) -> str:
+    return f"{count} machine{'' if count == 1 else 's'}"
 
 
 def _price(amount: Decimal | None) -> str:

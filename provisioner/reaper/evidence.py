@@ -12,7 +12,7 @@ from typing import Any
 
 from provisioner import tags
 from provisioner.node.idleness import BUSY, IDLE, QUIET, UNKNOWN, Memory, Rules, decide
-from provisioner.reaper.machines import Observed, Sample
+from provisioner.reaper.machines import Observed, Sample, moment
 
 SILENT_AFTER = timedelta(minutes=15)
 """Three heartbeats of the watcher: one that says nothing for longer is dead, and what it would say is unknown."""
@@ -50,7 +50,7 @@ def last_line(console: Sequence[str], *, decisions: bool = False) -> Mapping[str
 def silent_since(console: Sequence[str], now: datetime) -> str | None:
     """When the watcher judged a reading for the last time, if it should have done so again since; else ``None``."""
     line = last_line(console, decisions=True)
-    said_at = tags.parse_time(str(line.get("at"))) if line is not None else None
+    said_at = moment(str(line.get("at"))) if line is not None else None
     return str(line.get("at")) if line is not None and said_at is not None and now - said_at > SILENT_AFTER else None
 
 

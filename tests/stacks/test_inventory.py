@@ -10,7 +10,7 @@ import pytest
 from provisioner import tags
 from provisioner.clouds.cloud import BillableObject
 from provisioner.errors import CapacityError, CredentialsError, Leaked, UsageError
-from stacks.inventory import account, held_ids, look, object_document
+from stacks.inventory import Standing, account, held_ids, look, object_document
 from stacks.pending import drop, leftovers, resolved_urns
 from stacks.state import GPU_INSTANCE, LAUNCH, VOLUME, PendingOperation, ResourceState, StackState
 
@@ -51,6 +51,15 @@ HELD = StackState(
         resource(VOLUME, "data", volumeId="vol-data"),
     ),
 )
+
+
+def test_a_stopped_machine_is_named_where_its_disk_bills():
+    stopped = thing("instance", "i-1", "0", state="stopped")
+    assert Standing((stopped, ROOT, GROUP)).describe() == (
+        "instance i-1 stopped in aws use1-az1, $0.0000/h: $0.0100/h in all"
+    )
+    assert Standing((ROOT, GROUP)).describe().startswith("volume vol-root running")
+    assert Standing((MACHINE, ROOT)).describe().count(";") == 0
 
 
 def test_only_the_stack_id_counts():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from types import SimpleNamespace
 
 import pytest
@@ -58,10 +60,12 @@ def test_it_returns_when_the_watcher_says_so_and_tells_the_steps():
 
 
 def test_a_machine_that_never_answers_is_ended_with_its_last_lines():
-    cloud = Cloud("kernel", BOOT)
+    cloud, probe = Cloud("kernel", BOOT), replace(readiness.probe_of(stack()), price_usd_per_hour=Decimal("3.6"))
     with pytest.raises(TimedOut, match="it was ended; last lines: kernel") as raised:
-        readiness.wait(cloud, stack(), readiness.probe_of(stack()), lambda text: None, cloud.pause)
+        readiness.wait(cloud, stack(), probe, lambda text: None, cloud.pause)
     assert raised.value.exit_code == 9
+    waited_s = (cloud.at - datetime(2026, 11, 30, tzinfo=UTC)).total_seconds()
+    assert f"which cost ${waited_s / 1000:.4f};" in raised.value.message
     assert cloud.ended == ["i-1"]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -134,3 +136,75 @@ def test_p19_a_console_that_cannot_be_read_leaves_the_machine_as_the_cloud_shows
     (whole,) = document(read_all(site))["stacks"]
     assert whole["state"] == "running"
     assert "its console could not be read: the connection was lost" in whole["notes"]
+
+
+PLACE = {"cloud": "aws", "region": "us-east-1", "zone": "use1-az1", "instanceType": "g6.xlarge", "capacityType": "spot"}
+SAID = '{"gpuprov": 1, "at": "2026-11-30T12:00:00Z", "state": "dead-man", "act": "stop", "why": "its lifetime is over"}'
+
+
+class Cloud:
+    """One machine: listed or not, with what is still known of it, and its console."""
+
+    def __init__(self, state, *, listed=True, said=(), stopped_at=None, marks=None):
+        self.state, self.listed, self.said = state, listed, said
+        self.tags = {"gpuprov:stack-id": "me", **(marks or {})}
+        self.extra = {"stopped_at": stopped_at} if stopped_at else {}
+
+    def list_objects(self):
+        now = datetime(2026, 11, 30, tzinfo=UTC)
+        machine = BillableObject(
+            "aws", "instance", "i-1", "us-east-1", "use1-az1", self.state, self.tags, "1", now, self.extra
+        )
+        return [machine] if self.listed else []
+
+    def now(self):
+        return datetime(2026, 11, 30, 20, tzinfo=UTC)
+
+    def get_instance(self, place, instance_id):
+        return SimpleNamespace(state=self.state, tags=self.tags)
+
+    def read_console(self, place, instance_id):
+        return self.said
+
+
+@pytest.fixture
+def shown(home, site, monkeypatch):
+    def show(cloud):
+        outputs = {**PLACE, "instanceId": "i-1", "power": "running", "ready": True, "provider": "sandbox"}
+        launch = {"urn": "urn:pulumi:whole::gpuprov::gpuprov:index:Launch::launch", "type": "gpuprov:index:Launch"}
+        machine = {"urn": MACHINE, "type": "gpuprov:index:GpuInstance", "id": "i-1", "outputs": outputs}
+        launch |= {"id": "l", "outputs": {"stackId": "me"}}
+        write(home, "whole", checkpoint("whole", [launch, machine]))
+        monkeypatch.setattr("stacks.statuses.cloud_of", lambda *_: cloud)
+        (found,) = document(read_all(site))["stacks"]
+        return found
+
+    return show
+
+
+def test_a_machine_that_the_cloud_took_back_is_interrupted_and_another_one_is_gone(shown):
+    assert shown(Cloud("interrupted", listed=False))["state"] == "interrupted"
+    assert shown(Cloud("terminated", listed=False))["state"] == "gone"
+
+
+@pytest.mark.parametrize(("state", "listed"), [("stopped", True), ("terminated", False)])
+def test_a_lifetime_that_is_over_shows_as_such(shown, state, listed):
+    found = shown(Cloud(state, listed=listed, said=(SAID,), stopped_at="2026-11-30T12:01:00Z"))
+    assert found["state"] == "reaped"
+    assert "its lifetime is over" in found["notes"][0]
+    assert found["outputs"]["ready"] is False
+
+
+def test_an_older_end_is_no_word_on_a_machine_that_was_stopped_later(shown):
+    found = shown(Cloud("stopped", said=(SAID,), stopped_at="2026-11-30T18:00:00Z"))
+    assert (found["state"], found["notes"]) == ("stopped", [])
+    found = shown(Cloud("running", said=(SAID,)))
+    assert (found["state"], found["notes"], found["outputs"]["ready"]) == ("running", [], True)
+
+
+def test_a_mark_is_told_with_the_way_to_keep_the_machine(shown):
+    marks = {"gpuprov-reap-due": "2026-11-30T22:04:27Z", "gpuprov-reap-for": "idle"}
+    (note,) = shown(Cloud("running", marks=marks))["notes"]
+    assert "2026-11-30T22:04:27Z" in note
+    assert note.endswith("gpuprov keepalive whole --for 2h")
+    assert shown(Cloud("running", marks={"gpuprov-reap-due": "none"}))["notes"] == []

@@ -10,7 +10,8 @@ from typing import Any
 
 from provisioner import tags as tag_keys
 from provisioner.clouds.cloud import InstanceState, Placement
-from provisioner.clouds.sandbox.clock import to_us
+from provisioner.clouds.sandbox.clock import from_us, to_us
+from provisioner.tags import format_time
 from provisioner.vocabulary import CapacityType
 
 ALIVE = (InstanceState.PENDING, InstanceState.RUNNING)
@@ -128,7 +129,14 @@ def _reclaim(machine: Machine, at_us: int) -> Due:
 def _lifetime_over(machine: Machine, at_us: int) -> Due:
     stops = machine.stop_on_shutdown and machine.can_stop
     state = InstanceState.STOPPED if stops else InstanceState.TERMINATED
-    return Due(at_us, state, f"dead-man timer: lifetime over, shutting down ({'stop' if stops else 'terminate'})")
+    # In the words of the watcher that ends a real one, so that `status` can tell why it ended.
+    said = {
+        "gpuprov": 1,
+        "at": format_time(from_us(at_us)),
+        "state": "dead-man",
+        "act": "stop" if stops else "terminate",
+    }
+    return Due(at_us, state, json.dumps({**said, "why": "its lifetime is over"}))
 
 
 def stop_refusal(machine: Machine) -> str | None:

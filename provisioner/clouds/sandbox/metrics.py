@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from fractions import Fraction
 from sqlite3 import Connection
 from typing import Any
 
@@ -57,10 +58,10 @@ def put(connection: Connection, instance_id: str, at_us: int, signals: Mapping[s
         NotFound: there never was such a machine.
         UsageError: an unknown signal, or a value that is neither null nor a finite number of 0 or more.
     """
-    _require(connection, instance_id)
-    for name, value in signals.items():
+    given = {name: _for_each_gpu(connection, instance_id, name, value) for name, value in signals.items()}
+    for name, value in given.items():
         _check(name, value)
-    merged = {**_last(connection, instance_id), **signals}
+    merged = {**_last(connection, instance_id), **given}
     connection.execute(
         "INSERT INTO telemetry (instance_id, at_us, signals) VALUES (?, ?, ?)",
         (instance_id, at_us, json.dumps(merged, sort_keys=True)),
@@ -149,9 +150,19 @@ def _reading(signals: Mapping[str, Any]) -> dict[str, Any]:
     return reading
 
 
-def _require(connection: Connection, instance_id: str) -> None:
-    if machines.load(connection, instance_id) is None:
+def _require(connection: Connection, instance_id: str) -> machines.Machine:
+    machine = machines.load(connection, instance_id)
+    if machine is None:
         raise NotFound(f"there is no instance {instance_id} in the sandbox", remedy="see `gpuprov status`")
+    return machine
+
+
+def _for_each_gpu(connection: Connection, instance_id: str, name: str, value: Any) -> Any:
+    """One number for a signal of the GPUs is that of each of them; a part of one is a GPU to the machine."""
+    machine = _require(connection, instance_id)
+    if name not in PER_GPU or isinstance(value, list) or not _is_reading(value):
+        return value
+    return [value] * max(1, math.ceil(Fraction(machine.gpus)))
 
 
 def _last(connection: Connection, instance_id: str) -> dict[str, Any]:
@@ -165,7 +176,8 @@ def _check(name: str, value: object) -> None:
     if name in PER_GPU:
         if not isinstance(value, list) or not value or not all(_is_reading(one) for one in value):
             raise UsageError(
-                f"{name} takes one number of 0 or more, or null, a GPU", remedy=f"write it as {name}=[0,97]"
+                f"{name} takes numbers of 0 or more, or null: one for all GPUs or one each",
+                remedy=f"write it as {name}=[0,97]",
             )
     elif name not in SCALARS:
         raise UsageError(f"there is no signal {name!r}", remedy=f"use one of {', '.join(PER_GPU + SCALARS)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 
@@ -133,7 +134,8 @@ def test_a_machine_that_cannot_stop_terminates_at_the_end_of_its_lifetime(box):
     made = box.cloud.create_instance(_expiring(box, 1, placement=box.spot, stop_on_shutdown=True))
     box.clock.pass_time(minutes=61)
     assert box.see(made).state is InstanceState.TERMINATED
-    assert "dead-man timer" in box.see(made).console[-1]
+    said = json.loads(box.see(made).console[-1])
+    assert (said["state"], said["act"], said["why"]) == ("dead-man", "terminate", "its lifetime is over")
 
 
 def test_a_new_lifetime_counts_from_its_tag(box):

@@ -24,6 +24,13 @@ def test_samples_hold_until_the_next_and_keep_what_is_not_named(box):
     assert box.controls.telemetry(made.id, first.at - timedelta(minutes=1)) == [first, second]
 
 
+def test_one_number_for_the_gpus_is_that_of_each(box):
+    made = box.running()
+    box.controls.set_telemetry(made.id, {"gpu_utilization_percent": 3, "gpu_power_watts": None})
+    (sample,) = box.controls.telemetry(made.id)
+    assert sample.signals == {"gpu_utilization_percent": [3], "gpu_power_watts": [None]}
+
+
 def test_silent_telemetry_has_no_samples(box):
     made = box.running()
     assert box.controls.telemetry(made.id) == []
@@ -50,7 +57,7 @@ def test_the_console_shows_the_last_hundred_lines(box):
     "signals",
     [
         {"gpu_utilisation": [3]},
-        {"gpu_utilization_percent": 3},
+        {"gpu_utilization_percent": -3},
         {"gpu_utilization_percent": []},
         {"gpu_utilization_percent": ["n/a"]},
         {"cpu_percent": "3"},
