@@ -56,7 +56,7 @@ HELD = StackState(
 def test_a_stopped_machine_is_named_where_its_disk_bills():
     stopped = thing("instance", "i-1", "0", state="stopped")
     assert Standing((stopped, ROOT, GROUP)).describe() == (
-        "instance i-1 stopped in aws use1-az1, $0.0000/h: $0.0100/h in all"
+        "instance i-1 stopped in aws us-east-1 (use1-az1), $0.0000/h: $0.0100/h in all"
     )
     assert Standing((ROOT, GROUP)).describe().startswith("volume vol-root running")
     assert Standing((MACHINE, ROOT)).describe().count(";") == 0
