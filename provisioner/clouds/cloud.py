@@ -81,6 +81,8 @@ class InstanceRequest:
     security_group: str | None = None
     stop_on_shutdown: bool = False
     """Shutdown from inside stops (``True``) or terminates (``False``) the machine."""
+    spot_usd_per_hour_max: str | None = None
+    """Most that a spot machine may come to cost an hour; ``None``: what the market allows, at most on-demand."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from provisioner.planner.bill_notes import bill_notes
@@ -16,6 +17,7 @@ from provisioner.sizing.demand import ServingDemand, TrainingDemand
 from provisioner.units import format_gib
 from provisioner.vocabulary import Fit, Pattern, Task, WeightFormat
 from provisioner.workload.quantities import ReplicaRange
+from provisioner.workload.spec import Run
 
 COMFORTABLE_LOADING = 1.2
 """Host memory per byte of weights below which loading swaps or drops its page cache. Source: aws/karpenter-provider-aws#6475,
@@ -25,6 +27,8 @@ CHECKPOINT_FORMATS = frozenset({WeightFormat.INT4_AWQ, WeightFormat.INT4_GPTQ, W
 LONG_RUN_HOURS = 90 * 24
 """Predicted length from which a run without a deadline is worth a word: a quarter of a year on one choice of hardware. Source:
 the longest public pre-training runs took about that (Llama 3.1 405B: 54 days, arXiv:2407.21783 section 3.3.4)."""
+_CONTAINER = r"\b(?:docker|podman|nerdctl)(?:\s+(?:container\s+)?run\b|[\s-]compose\b.*\bup\b)"
+_HOST_NETWORK = r"--net(?:work)?[=\s]+host\b"
 GPUS_BEYOND_NEW_ACCOUNTS = 8
 """GPUs from which a quota that is not known is worth a word. Source: notes of quotas.csv (new accounts commonly have 0 of the
 vCPU of P and G types); smaller needs are granted within minutes."""
@@ -42,6 +46,7 @@ def plan_warnings(request: Request, market: Market, candidate: Candidate, fit: F
         *bill_notes(request, candidate),
         *_quota(market, candidate),
         *_work(request, candidate),
+        *_bridge(request, candidate),
     )
 
 
@@ -128,6 +133,22 @@ def _quota(market: Market, candidate: Candidate) -> Iterator[str]:
         yield (
             f"takes {units} of the account's quota {need.quota.code} ({need.quota.name}) in {offer.region}, which is not known here: "
             "new accounts commonly have none"
+        )
+
+
+def _bridge(request: Request, candidate: Candidate) -> Iterator[str]:
+    """Containers that the user's own command starts: the metadata service of EC2 answers one hop far, and a bridge is one more.
+
+    Source: buildkite/elastic-ci-stack-for-aws#857. The container of ``run.image`` itself is on the machine's own network.
+    """
+    run = request.workload.run
+    command = " ".join(run.command) if isinstance(run, Run) else ""
+    if candidate.offer.cloud != "aws" or not command:
+        return
+    if re.search(_CONTAINER, command) and not re.search(_HOST_NETWORK, command):
+        yield (
+            "run.command starts a container on a bridge network, and the metadata service answers one hop far only: "
+            "it gets no credentials of the instance profile there; add --network host, or name the container in run.image"
         )
 
 

@@ -75,22 +75,25 @@ def _ahead_rows(cost: Cost) -> list[tuple[str, str]]:
 
 
 def ending_note(plan: Plan) -> str | None:
-    """What an idle day costs: under the idle limit, or without one; ``None`` where the price is not known."""
+    """What an idle day costs and when the machine ends at the latest; ``None`` where the price is not known."""
     lifecycle = plan.workload_spec.get("lifecycle", {})
     hourly = plan.cost.compute_usd_per_hour if plan.cost else None
     if hourly is None:
         return None
     a_day, after = format_usd(hourly * HOURS_A_DAY), lifecycle.get("idle", {}).get("after")
+    lives = lifecycle.get("max_lifetime")
     if after == "off":
-        lives = lifecycle.get("max_lifetime")
-        endless = lives == "off" or (lives is None and lifecycle.get("pattern") == Pattern.STEADY)
-        what = "no idle limit and no lifetime" if endless else "no idle limit"
-        return f"{what}: {a_day} a day until it is stopped"
+        if lives == "off" or (lives is None and lifecycle.get("pattern") == Pattern.STEADY):
+            return f"no idle limit and no lifetime: {a_day} a day until it is stopped"
+        return f"no idle limit: {a_day} a day until it is stopped{f', at the latest after {lives}' if lives else ''}"
     wait_h = _wait_hours(plan, after)
     if wait_h is None:
         return None
     spent = format_usd(hourly * Decimal(f"{wait_h:.6f}"))
-    return f"ends after {wait_h * 60:.0f} min idle: a day without work costs {spent} of compute instead of {a_day}"
+    latest = f", and {lives} after its start at the latest" if lives and lives != "off" else ""
+    return (
+        f"ends after {wait_h * 60:.0f} min idle{latest}: a day without work costs {spent} of compute instead of {a_day}"
+    )
 
 
 def _wait_hours(plan: Plan, after: object) -> float | None:

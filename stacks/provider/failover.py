@@ -25,6 +25,7 @@ from provisioner.errors import (
     TokenMismatch,
     TokenSpent,
 )
+from provisioner.units import decimal_string, parse_money
 from provisioner.vocabulary import CapacityType
 from stacks.failures import Attempt
 from stacks.provider import node
@@ -316,6 +317,7 @@ class Failover:
             security_group=self.group(offer),
             user_data=node.boot_data(self.inputs.workload, self.inputs.node, offer, self.inputs.volumes),
             stop_on_shutdown=node.stops(self.inputs.workload, self.inputs.node, offer),
+            spot_usd_per_hour_max=price_limit(self.inputs.workload, offer),
         )
 
     def _check_permit(self) -> None:
@@ -364,6 +366,14 @@ def access(workload: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[int, ...
     cidrs = part(workload, "access").get("cidrs") or ()
     ports = part(workload, "run").get("ports") or ()
     return tuple(str(cidr) for cidr in cidrs), tuple(int(port) for port in ports)
+
+
+def price_limit(workload: Mapping[str, Any], offer: Placement) -> str | None:
+    """The spec's own limit of what a spot machine may cost an hour, in USD; ``None`` where it states none."""
+    stated = part(workload, "placement").get("max_price")
+    if not stated or offer.capacity_type is not CapacityType.SPOT:
+        return None
+    return decimal_string(parse_money(str(stated)).amount_usd)
 
 
 def ordered(offers: Iterable[Placement], avoid: Sequence[str]) -> tuple[Placement, ...]:

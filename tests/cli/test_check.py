@@ -142,7 +142,7 @@ def test_a_bad_invocation_is_two(check: Check, arguments: tuple[str, ...]) -> No
         "",
     ],
 )
-def test_a_file_that_cannot_be_judged_is_two_before_five(check: Check, text: str) -> None:
+def test_e30_a_file_that_cannot_be_judged_is_two_before_five(check: Check, text: str) -> None:
     answer = check("a.yaml", "workload.yaml", "--format", "json", workload_yaml=OPEN, a_yaml=text)
     assert answer.code == 2
     assert answer.document["schema"] == "gpuprov.error/1"
@@ -226,7 +226,7 @@ def test_the_policy_file_beside_the_spec_counts(check: Check) -> None:
         ("version: 1\npolicy: [", "bracket"),
     ],
 )
-def test_a_wrong_policy_file_is_two_with_its_place(check: Check, policy: str, words: str) -> None:
+def test_e30_a_wrong_policy_file_is_two_with_its_place(check: Check, policy: str, words: str) -> None:
     answer = check("workload.yaml", "--policy", "p.yaml", workload_yaml=CLEAN, p_yaml=policy)
     assert answer.code == 2
     assert "p.yaml:2:" in answer.err
@@ -248,7 +248,19 @@ def test_a_policy_without_rules_is_two(check: Check) -> None:
     assert "selects no rule" in answer.err
 
 
-def test_a_crashing_rule_is_two_and_named(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_e30_an_unknown_value_under_a_mandatory_rule_is_five(check: Check) -> None:
+    machine = {"ami": "ami-0123456789abcdef0", "instance_type": "g6.xlarge", "tags": {"owner": "ana"}}
+    change = {"actions": ["create"], "before": None, "after": machine, "after_sensitive": {}}
+    change["after_unknown"] = {"metadata_options": True, "root_block_device": True}
+    resource = {"address": "aws_instance.gpu", "mode": "managed", "type": "aws_instance", "name": "gpu"}
+    plan = {"format_version": "1.2", "terraform_version": "1.9.5", "resource_changes": [{**resource, "change": change}]}
+    answer = check("tfplan.json", "--format", "json", tfplan_json=json.dumps(plan))
+    assert answer.code == 5
+    unknown = {entry["rule"] for entry in answer.document["findings"] if entry["result"] == "unknown"}
+    assert {"imdsv2", "root-encryption"} <= unknown
+
+
+def test_e30_a_crashing_rule_is_two_and_named(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
     from policies import selection

@@ -170,7 +170,7 @@ def test_keys_of_later_steps_are_warned_of_on_standard_error(plan):
 
 
 @pytest.mark.parametrize(("today", "said"), [(date(2026, 9, 2), False), (date(2026, 9, 3), True)])
-def test_old_prices_are_said_on_standard_error_only(plan, capsys, today, said):
+def test_p6_old_prices_are_said_on_standard_error_only(plan, capsys, today, said):
     document = json.loads(plan("--format", "json", "--cloud", "gcp")[1])
     loaded = plan_from_document(document)
     assert loaded.choice.price_as_of == "2026-08-03"

@@ -197,7 +197,7 @@ def test_a_command_without_an_image_runs_as_it_is(tmp_path):
     assert (root.folder / "said").read_text() == "two words\n"
 
 
-def test_a_machine_whose_driver_does_not_answer_says_so(root):
+def test_x4_a_machine_whose_driver_does_not_answer_says_so(root):
     (root.folder / "tools/nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
     assert root.script("boot.sh").returncode != 0
     assert "the driver does not answer" in root.console

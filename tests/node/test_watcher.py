@@ -296,6 +296,14 @@ def test_a_machine_that_never_answers_is_ended_whatever_its_sensors_say(make_ben
     assert said["tail"] == ["last line of the workload"]
 
 
+def test_x4_a_machine_whose_gpu_never_shows_is_ended_at_the_limit_of_its_start(make_bench):
+    bench = make_bench(run=True, ready={"path": "/health", "port": 1}, ready_limit_s=90, idle_after_s=None)
+    bench.rig.write("smi-fails", "")
+    bench.rig.write("unit", FAILED)
+    assert bench.looks(5)[-1] == "off"
+    assert bench.rig.lines[-1]["state"] == "never-ready"
+
+
 def test_keep_failed_keeps_it(make_bench):
     bench = make_bench(run=True, ready={"port": 1}, ready_limit_s=90, keep_failed=True)
     bench.rig.write("unit", ACTIVE)
@@ -320,6 +328,18 @@ def test_p18_an_interruption_notice_runs_the_hook_once_within_the_notice(make_be
     bench.looks(3)
     assert (bench.rig.folder / "hook").read_text() == "run\n"
     assert [line.get("hook") for line in bench.rig.lines] == [None, "done"]
+
+
+def test_x3_a_rebalance_recommendation_alone_drains_nothing(make_bench):
+    """Reference: aws/aws-node-termination-handler#141, 21 of 36 machines with a recommendation were never taken back."""
+    bench = make_bench(hook=["sh", "-c", "echo run >> $RIG/hook"], idle_after_s=None)
+    page = "/latest/meta-data/events/recommendations/rebalance"
+    bench.rig.metadata.pages[page] = '{"noticeTime": "2026-11-30T12:00:00Z"}'
+    bench.rig.gpu(80, watts=500)
+    assert set(bench.looks(6)) <= {"unknown", "busy"}
+    assert not (bench.rig.folder / "hook").exists()
+    assert not bench.rig.is_off
+    assert "interrupted" not in [line["state"] for line in bench.rig.lines]
 
 
 def test_a_hook_that_hangs_is_cut_at_its_limit(make_bench):

@@ -154,6 +154,9 @@ def test_x1_a_finding_without_a_file_still_has_a_place() -> None:
     verdict = judge([spec({"access": {"cidrs": ["0.0.0.0/0"]}})], Policy(), TODAY)
     (result,) = check_sarif(json.loads(render(Report(verdict), "sarif")))
     assert result["level"] == "error"
+    (location,) = result["locations"]  # type: ignore[misc]
+    assert location["physicalLocation"]["artifactLocation"]["uri"]  # type: ignore[index]
+    assert location["physicalLocation"]["region"]["startLine"] >= 1  # type: ignore[index]
 
 
 def test_the_text_shows_the_line_with_a_marker_why_and_the_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

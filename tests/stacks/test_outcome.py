@@ -147,6 +147,14 @@ def test_a_refresh_of_its_own_ends_in_other_words(how):
     assert preview_lines(outcome) == ["  no changes"]
 
 
+def test_p18_an_interrupted_machine_is_drift():
+    outcome = log_of(
+        step("resourcePreEvent", "refresh", old={"power": "running"}, new={"power": "running"}),
+        step("resOutputsEvent", "refresh", old={"power": "running"}, new={"power": "interrupted"}),
+    ).outcome()
+    assert drift_lines(outcome) == ["  ! GpuInstance instance is interrupted, was running"]
+
+
 @pytest.mark.parametrize("stated", ["offers", "workload"])
 def test_what_the_program_states_is_no_drift(stated):
     outcome = log_of(

@@ -231,13 +231,15 @@ class Instances:
         """How the capacity is bought; what was bought ahead is named apart, by ``_targets``.
 
         Source: EC2 API reference, SpotMarketOptions (a machine that may stop needs a persistent request); ansible/ansible#63246
-        (spot and shutdown behaviour).
+        (spot and shutdown behaviour). ``MaxPrice`` is in USD an hour of one machine; without it, the on-demand price is the limit.
         """
         capacity_type = request.placement.capacity_type
         if capacity_type is CapacityType.SPOT:
             persistent = {"SpotInstanceType": "persistent", "InstanceInterruptionBehavior": "stop"}
             one_time = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
             options = persistent if request.stop_on_shutdown else one_time
+            if request.spot_usd_per_hour_max is not None:
+                options["MaxPrice"] = request.spot_usd_per_hour_max
             return {"InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": options}}
         if capacity_type not in _KINDS:
             raise Rejected(f"EC2 has no {capacity_type} capacity", remedy="leave placement.capacity at auto")

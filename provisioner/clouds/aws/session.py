@@ -29,6 +29,8 @@ _LAUNCH_READ_TIMEOUT_S = 60
 _READ_TRIES = 5
 _THREADS_MAX = 16
 _AGENT = "gpuprov"
+_RIGHTS = ("UnauthorizedOperation", "AccessDenied", "AccessDeniedException")
+"""The credentials are good, and may not do this."""
 
 
 class AwsApi:
@@ -176,6 +178,12 @@ class AwsApi:
         except Exception as error:
             raise misconfigured(error, self._configuration) from error
 
+    def _forget(self) -> None:
+        """Read the credentials anew with the next call: after a new login a long-running command goes on."""
+        with self._lock:
+            self._session = self._account = None
+            self._clients.clear()
+
     def _guarded(self, about: About, ask: Callable[[], T]) -> T:
         try:
             return ask()
@@ -183,6 +191,9 @@ class AwsApi:
             ours = translate(error, about)
             if ours is None:
                 raise
+            ours.__cause__ = error
+            if isinstance(ours, CredentialsError) and code_of(ours) not in _RIGHTS:
+                self._forget()
             raise ours from error
 
 

@@ -64,6 +64,7 @@ def test_a_spot_request_is_tagged_too_and_asked_for_once(aws_rig):
     assert set(tags_sent(parameters)) == {"instance", "volume", "network-interface", "spot-instances-request"}
     assert parameters["InstanceMarketOptions.SpotOptions.SpotInstanceType"] == "one-time"
     assert parameters["InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior"] == "terminate"
+    assert "InstanceMarketOptions.SpotOptions.MaxPrice" not in parameters  # on-demand is the limit then
     assert parameters["InstanceInitiatedShutdownBehavior"] == "terminate"
     assert made.placement == aws_rig.spot
 

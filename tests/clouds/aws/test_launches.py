@@ -287,6 +287,17 @@ def test_a_machine_that_somebody_ended_is_made_again_with_its_disk(mini):
     assert leftovers() == []
 
 
+def test_p5_the_price_limit_of_the_spec_goes_to_ec2_with_a_spot_request(mini, fake):
+    workload = {"name": "chat", "task": "batch", "placement": {"max_price": "0.50 USD/h"}}
+    offers = [offer("use1-az1", capacity="spot"), offer("use1-az2")]
+    fake.inject("RunInstances", "SpotMaxPriceTooLow")
+    mini.up(program(workload=workload, offers=offers))
+    spot, on_demand = [call.parameters for call in fake.of("RunInstances")]
+    assert spot["InstanceMarketOptions.SpotOptions.MaxPrice"] == "0.5"
+    assert not any(key.endswith("MaxPrice") for key in on_demand)
+    assert [attempt["outcome"] for attempt in mini.outputs("gpu")["attempts"]] == ["capacity", "created"]
+
+
 def test_c15_after_a_spot_loss_the_next_machine_starts_in_another_region(mini):
     offers = [offer("use1-az1", capacity="spot"), offer("usw2-az1", "us-west-2", capacity="spot")]
     mini.up(program(offers=offers))

@@ -185,3 +185,21 @@ def test_another_account_than_the_stacks_is_asked_nothing(aws_rig):
         with pytest.raises(CredentialsError, match=f"of account {ACCOUNT}, and this was made in account 210987654321"):
             ask()
     assert {call.operation for call in aws_rig.fake.calls} == {"GetCallerIdentity"}
+
+
+def test_p13_a_new_login_works_without_a_restart(aws_rig, monkeypatch, tmp_path):
+    credentials = tmp_path / "credentials"
+    text = "[default]\naws_access_key_id = {}\naws_secret_access_key = testing\n"
+    credentials.write_text(text.format("old"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(credentials))
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    cloud = AwsCloud()
+    aws_rig.fake.inject("*", "ExpiredToken", times=9)
+    with pytest.raises(CredentialsError, match="ExpiredToken"):
+        cloud.list_objects()
+    aws_rig.fake.faults.clear()
+    credentials.write_text(text.format("new"))
+    before = len(aws_rig.fake.calls)
+    assert cloud.list_objects() == []
+    assert {call.key for call in aws_rig.fake.calls[before:]} == {"new"}
