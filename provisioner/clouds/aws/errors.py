@@ -304,10 +304,10 @@ _REJECTED = {
     "DependencyViolation": _row(Rejected, Scope.OBJECT, _MINUTES, "end what uses it first"),
     "InvalidVolume.ZoneMismatch": _row(Rejected, Scope.OBJECT, None, "make the machine in the disk's zone"),
     "IncorrectModificationState": _row(
-        Rejected, Scope.OBJECT, 6 * _HOUR, "a disk can be changed again after six hours"
+        Rejected, Scope.OBJECT, _HOUR, "a disk can be changed again once its last change is complete"
     ),
     "VolumeModificationRateExceeded": _row(
-        Rejected, Scope.OBJECT, 6 * _HOUR, "a disk can be changed again after six hours"
+        Rejected, Scope.OBJECT, _DAY, "a disk can be changed four times in 24 hours: wait, and run the command again"
     ),
     "VPCIdNotSpecified": _row(
         Rejected,
