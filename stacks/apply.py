@@ -199,7 +199,7 @@ def update(session: Session, decision: Decision, seen: Outcome) -> Applied:
     state = session.state()
     if is_settled(seen, state):
         cloud = _cloud(session, decision)
-        standing = ask(cloud, state.stack_id if state else None)
+        standing = ask(cloud, state)
         ready = readiness.ready_now(cloud, state)
         return Applied(session.stack, decision, seen.changes, (), state, standing, seen.warnings, ready)
     outcome = _remembered(session.update(decision.inputs, decision.provider), decision.provider)
@@ -256,8 +256,7 @@ def failed(session: Session, decision: Decision, error: GpuprovError, outcome: O
     """The failure to raise once the stack is locked: with what was done, what exists now, and what that costs."""
     discard_new(session, decision)
     state = session.state()
-    before = decision.basis.stack_id if decision.basis is not None else None
-    standing = ask(_cloud(session, decision), before, state.stack_id if state else None)
+    standing = ask(_cloud(session, decision), decision.basis, state)
     done = outcome or Outcome()
     applied = Applied(session.stack, decision, done.changes, _attempts(done, state), state, standing, done.warnings)
     failure = ApplyFailed(account(error, standing, state, session.stack), applied)
@@ -334,7 +333,7 @@ def _look_until_shown(cloud: Cloud, state: StackState | None) -> Standing | None
     """What the cloud holds once it shows what was just made: lists lag, and a bill without the new disk would be wrong."""
     until = monotonic() + _SHOWN_MAX_S
     while True:
-        standing = ask(cloud, state.stack_id if state is not None else None)
+        standing = ask(cloud, state)
         missing = held_ids(state) - {entry.id for entry in standing.objects} if standing is not None else set()
         if not missing or monotonic() > until:
             return standing

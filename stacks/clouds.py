@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from provisioner.clouds.cloud import Cloud
-from provisioner.errors import UsageError
+from provisioner.clouds.cloud import BillableObject, Cloud, Survey
+from provisioner.errors import GpuprovError, UsageError
 from stacks.state import StackState
 
 PROVIDERS = ("sandbox", "aws", "gcp")
@@ -31,6 +31,73 @@ def account_of(cloud: Cloud) -> str | None:
         CredentialsError: there are no credentials, or they have expired.
     """
     return cloud.account() if isinstance(cloud, Accounted) else None
+
+
+@runtime_checkable
+class Surveying(Protocol):
+    """A cloud that can say which of its regions it could not list."""
+
+    def survey(self) -> Survey:
+        """Everything that could be listed, and why the rest could not."""
+        ...
+
+
+@runtime_checkable
+class SurveyingOthers(Protocol):
+    """The same of machines that are not ours."""
+
+    def survey_others(self) -> Survey:
+        """Those that could be listed, and why the rest could not."""
+        ...
+
+
+def survey(cloud: Cloud) -> Survey:
+    """Everything of ours that the cloud lists, and the regions that do not answer.
+
+    Raises:
+        GpuprovError: nothing could be listed.
+    """
+    return cloud.survey() if isinstance(cloud, Surveying) else Survey(tuple(cloud.list_objects()))
+
+
+def survey_others(cloud: Cloud) -> Survey:
+    """Machines with GPUs that are not ours, and the regions that do not answer.
+
+    Raises:
+        GpuprovError: nothing could be listed.
+    """
+    return cloud.survey_others() if isinstance(cloud, SurveyingOthers) else Survey(tuple(cloud.list_others()))
+
+
+def error_of_unlisted(unlisted: Mapping[str, GpuprovError]) -> GpuprovError | None:
+    """What must be told of regions that do not answer: what is there is not known; ``None`` where all do."""
+    for first in unlisted.values():
+        names = ", ".join(sorted(unlisted))
+        return type(first)(
+            f"{first.message}; {names} could not be listed, so nothing was changed there",
+            where=first.where,
+            remedy=first.remedy or "run the command again",
+        )
+    return None
+
+
+def list_within(cloud: Cloud, regions: Collection[str]) -> list[BillableObject]:
+    """Everything of ours that the cloud lists; a region that does not answer matters only where it is one of ``regions``.
+
+    Many companies deny their people some regions by policy: nothing of a stack is where no offer of it ever was.
+
+    Args:
+        cloud: the account.
+        regions: where something may be; empty where that is not known, so anywhere.
+
+    Raises:
+        GpuprovError: one of them could not be listed.
+    """
+    seen = survey(cloud)
+    for region, error in sorted(seen.unlisted.items()):
+        if not regions or region in regions:
+            raise error
+    return list(seen.objects)
 
 
 def open_cloud(

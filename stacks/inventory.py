@@ -5,7 +5,7 @@ Asked after every failure: a bill that nobody sees is the worst that a provision
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -15,6 +15,7 @@ from provisioner.clouds.cloud import BillableObject, Cloud
 from provisioner.errors import GpuprovError, Leaked
 from provisioner.tags import format_time
 from provisioner.units import decimal_string, format_usd
+from stacks.clouds import list_within
 from stacks.state import StackState
 
 _GONE = ("terminated", "interrupted", "deleted")
@@ -57,12 +58,21 @@ class Standing:
         return named + [entry for entry in self.billing if entry.id not in known and _parent(entry) not in known]
 
 
-def look(cloud: Cloud, stack_ids: Iterable[str | None]) -> Standing:
-    """The objects that carry one of the stack-ids; the name of a stack is no identity."""
+def look(cloud: Cloud, stack_ids: Iterable[str | None], regions: Collection[str] = ()) -> Standing:
+    """The objects that carry one of the stack-ids; the name of a stack is no identity.
+
+    Args:
+        cloud: the account.
+        stack_ids: whose objects.
+        regions: where they may be (``StackState.regions``); others need not answer. Empty: anywhere.
+
+    Raises:
+        GpuprovError: what is there could not be listed.
+    """
     wanted = {stack_id for stack_id in stack_ids if stack_id}
     if not wanted:
         return Standing(())
-    found = (entry for entry in cloud.list_objects() if entry.tags.get(tags.STACK_ID) in wanted)
+    found = (entry for entry in list_within(cloud, regions) if entry.tags.get(tags.STACK_ID) in wanted)
     return Standing(tuple(entry for entry in found if entry.state not in _GONE))
 
 
@@ -146,10 +156,12 @@ def account(error: GpuprovError, standing: Standing | None, state: StackState | 
     return _with_text(error, f"exists now: {standing.describe()}", remedy=f"`gpuprov down {stack}` ends it")
 
 
-def ask(cloud: Cloud, *stack_ids: str | None) -> Standing | None:
-    """What the cloud holds; ``None`` where it does not answer, which is a fact to tell and not another failure."""
+def ask(cloud: Cloud, *states: StackState | None) -> Standing | None:
+    """What the cloud holds for states of a stack; ``None`` where it does not answer, a fact to tell and not another failure."""
+    known = [state for state in states if state is not None]
+    regions = frozenset(region for state in known for region in state.regions)
     try:
-        return look(cloud, stack_ids)
+        return look(cloud, [state.stack_id for state in known], regions)
     except GpuprovError:
         return None
 

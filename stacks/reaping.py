@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -12,11 +12,13 @@ from typing import Any
 
 from provisioner import tags
 from provisioner.clouds.cloud import BillableObject, Cloud, Placement
+from provisioner.errors import GpuprovError
 from provisioner.reaper.decision import Step, Verdict
 from provisioner.reaper.machines import Machine, Observed, Sample
 from provisioner.reaper.sweep import Outcome, Sweep
 from provisioner.tags import format_time
 from provisioner.vocabulary import CapacityType
+from stacks.clouds import survey
 from stacks.documents import money
 from stacks.inventory import object_document, price_of
 
@@ -31,6 +33,8 @@ class CloudInventory:
     cloud: Cloud
     objects: dict[str, BillableObject] = field(default_factory=dict)
     """The machines of the last list, by id."""
+    unlisted: Mapping[str, GpuprovError] = field(default_factory=dict)
+    """Regions that the last list lacks, and why."""
 
     def now(self) -> datetime:
         """The cloud's clock."""
@@ -38,7 +42,8 @@ class CloudInventory:
 
     def machines(self) -> Sequence[Machine]:
         """Machines with our tags, each with what hangs on it in its price."""
-        listed = self.cloud.list_objects()
+        seen = survey(self.cloud)
+        listed, self.unlisted = seen.objects, seen.unlisted
         self.objects = {entry.id: entry for entry in listed if entry.kind == _KIND}
         parts: dict[str, list[BillableObject]] = {}
         for entry in listed:
@@ -108,7 +113,9 @@ def place_of(machine: Machine) -> Placement:
     return Placement(machine.cloud, machine.region, machine.zone, machine.instance_type, machine.capacity_type)
 
 
-def document(done: Sweep, foreign: Sequence[BillableObject], provider: str) -> dict[str, Any]:
+def document(
+    done: Sweep, foreign: Sequence[BillableObject], provider: str, unlisted: Iterable[str] = ()
+) -> dict[str, Any]:
     """``gpuprov.reap/1``."""
     return {
         "schema": "gpuprov.reap/1",
@@ -118,6 +125,7 @@ def document(done: Sweep, foreign: Sequence[BillableObject], provider: str) -> d
         "saved_usd_per_hour": money(done.saved_usd_per_hour),
         "idle_usd_per_hour": money(done.idle_usd_per_hour),
         "foreign": [object_document(entry, provider) for entry in foreign],
+        "unlisted_regions": sorted(unlisted),
     }
 
 

@@ -121,6 +121,12 @@ class StackState:
         return next((str(account) for account in found if account), None)
 
     @property
+    def regions(self) -> frozenset[str]:
+        """Regions in which something of the stack may be: of all its offers and objects, earlier ones included."""
+        held = (*self.own, *(operation.resource for operation in self.pending))
+        return frozenset(region for resource in held for region in _regions(resource))
+
+    @property
     def settings(self) -> Mapping[str, Any] | None:
         """The spec's ``aws`` or ``gcp`` section, by which the stack's cloud is opened; ``None`` where it has none."""
         provider = self.provider
@@ -137,6 +143,19 @@ class StackState:
     def pending_creates(self) -> tuple[ResourceState, ...]:
         """Resources whose creation was cut off: they may exist, and the state does not know."""
         return tuple(operation.resource for operation in self.pending if operation.kind == "creating")
+
+
+def _regions(resource: ResourceState) -> Iterator[str]:
+    for part in (resource.inputs, resource.outputs):
+        places = [part, *_entries(part.get("offers")), *_entries(part.get("securityGroups"))]
+        yield from (str(place["region"]) for place in places if place.get("region"))
+    image = resource.outputs.get("image")
+    if isinstance(image, Mapping):  # of a launch: one for each offer that it ever had, by the offer's key
+        yield from (str(key).split("/")[1] for key in image if str(key).count("/") > 1)
+
+
+def _entries(value: Any) -> list[Mapping[str, Any]]:
+    return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
 
 
 def read_file_state(directory: Path, stack: str) -> StackState | None:

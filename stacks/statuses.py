@@ -197,7 +197,7 @@ def _status(site: Site, state: StackState) -> Status:
     busy = _busy(lock_path(site.home, site.backend.key, state.name))
     try:
         cloud = cloud_of(state, provider, site.home)
-        standing = look(cloud, (state.stack_id,))
+        standing = look(cloud, (state.stack_id,), state.regions)
     except GpuprovError as error:
         return Status(state, provider, None, f"the cloud could not be asked: {error}", busy)
     seen = Status(state, provider, standing, None, busy)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from provisioner import tags
-from provisioner.clouds.cloud import BillableObject, Cloud, Placement, Survey
+from provisioner.clouds.cloud import BillableObject, Cloud, Placement
 from provisioner.errors import CloudError, GpuprovError, Leaked, Rejected, UsageError
 from provisioner.vocabulary import CapacityType
+from stacks.clouds import error_of_unlisted, survey
 from stacks.inventory import describe, object_document
 from stacks.locks import engine_locks, is_held, lock_path
 from stacks.made import made_file, read_made
@@ -22,15 +23,6 @@ from stacks.provider.lifeline import Lifeline
 from stacks.provider.machine import Watch
 from stacks.provider.patience import PatientCloud
 from stacks.site import Site
-
-
-@runtime_checkable
-class Surveying(Protocol):
-    """A cloud that can say which of its regions it could not list."""
-
-    def survey(self) -> Survey:
-        """Everything that could be listed, and why the rest could not."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +50,7 @@ class Swept:
         if stuck:
             names = "; ".join(f"{describe(fate.judgement.entry)} ({fate.trouble})" for fate in stuck)
             return Leaked(f"this could not be removed: {names}", remedy="run the command again")
-        if self.unlisted:
-            first = next(iter(self.unlisted.values()))
-            regions = ", ".join(sorted(self.unlisted))
-            return type(first)(
-                f"{first.message}; {regions} could not be listed, so nothing was removed there",
-                where=first.where,
-                remedy=first.remedy or "run the command again",
-            )
-        return None
+        return error_of_unlisted(self.unlisted)
 
 
 def sweep(
@@ -130,15 +114,6 @@ def read_books(site: Site) -> Books:
         if has_engine or is_held(lock_path(site.home, site.backend.key, name)):
             busy.add(name)
     return Books(held, made, frozenset(busy), tuple(unreadable))
-
-
-def survey(cloud: Cloud) -> Survey:
-    """Everything of ours that the cloud lists.
-
-    Raises:
-        GpuprovError: nothing could be listed.
-    """
-    return cloud.survey() if isinstance(cloud, Surveying) else Survey(tuple(cloud.list_objects()))
 
 
 def document(swept: Swept) -> dict[str, Any]:

@@ -81,15 +81,14 @@ def end_stack(session: Session, state: StackState, provider: str, *, keep_data: 
         DownFailed: with what is left. Nothing that may still exist leaves the state.
     """
     cloud = cloud_of(state, provider, session.site.home)
-    stack_ids = (state.stack_id,)
-    before = look(cloud, stack_ids)
+    before = _look(cloud, state)
     if pending.has_cut_machine(state):
         _end_unrecorded_machines(cloud, before, state, session.watch.say)
     outcome = _destroy(session, state, provider, keep_data=keep_data)
     after = session.state()
     if outcome.failure is not None:
         raise failed(session, provider, outcome.failure, outcome.changes)
-    standing = _settled(cloud, stack_ids, session.watch.say, after, keep_data=keep_data)
+    standing = _settled(cloud, state, session.watch.say, after, keep_data=keep_data)
     ended = Ended(session.stack, provider, outcome.changes, standing=standing)
     if keep_data:
         pending.settle(session, provider, standing)
@@ -110,7 +109,7 @@ def _destroy(session: Session, state: StackState, provider: str, *, keep_data: b
 def failed(session: Session, provider: str, error: GpuprovError, changes: Changes) -> DownFailed:
     """The failure to raise once the stack is locked: with what is left and what it costs."""
     state = session.state()
-    standing = ask(cloud_of(state, provider, session.site.home), state.stack_id if state is not None else None)
+    standing = ask(cloud_of(state, provider, session.site.home), state)
     failure = DownFailed(
         account(error, standing, state, session.stack), Ended(session.stack, provider, changes, standing=standing)
     )
@@ -120,20 +119,20 @@ def failed(session: Session, provider: str, error: GpuprovError, changes: Change
 
 def _settled(
     cloud: Cloud,
-    stack_ids: tuple[str | None, ...],
+    state: StackState,
     say: Callable[[str], None],
     after: StackState | None,
     *,
     keep_data: bool,
 ) -> Standing:
     """What is left once everything that can be ended is gone; the state's own objects are the engine's to end."""
-    standing = look(cloud, stack_ids)
+    standing = _look(cloud, state)
     for entry in standing.unknown_to(after):
         is_kept = keep_data and entry in data_disks(standing)
         if not is_kept:
             say(f"ending what the state did not hold: {describe(entry)}")
             _end(cloud, entry)
-    return _until_gone(cloud, stack_ids, after, keep_data=keep_data)
+    return _until_gone(cloud, state, after, keep_data=keep_data)
 
 
 def _end_unrecorded_machines(cloud: Cloud, standing: Standing, state: StackState, say: Callable[[str], None]) -> None:
@@ -144,21 +143,24 @@ def _end_unrecorded_machines(cloud: Cloud, standing: Standing, state: StackState
         _end(cloud, entry)
     gone = {entry.id for entry in machines}
     until = monotonic() + GONE_MAX.total_seconds()
-    while machines and monotonic() < until and any(o.id in gone for o in look(cloud, (state.stack_id,)).objects):
+    while machines and monotonic() < until and any(o.id in gone for o in _look(cloud, state).objects):
         sleep(_POLL_S)
 
 
-def _until_gone(
-    cloud: Cloud, stack_ids: tuple[str | None, ...], after: StackState | None, *, keep_data: bool
-) -> Standing:
+def _until_gone(cloud: Cloud, state: StackState, after: StackState | None, *, keep_data: bool) -> Standing:
     until = monotonic() + GONE_MAX.total_seconds()
     while True:
-        standing = look(cloud, stack_ids)
+        standing = _look(cloud, state)
         kept = data_disks(standing) if keep_data else ()
         unknown = [entry for entry in standing.unknown_to(after) if entry not in kept]
         if not unknown or monotonic() > until:
             return standing
         sleep(_POLL_S)
+
+
+def _look(cloud: Cloud, state: StackState) -> Standing:
+    """What the cloud holds for the stack, wherever the state as it was before its end may have put something."""
+    return look(cloud, (state.stack_id,), state.regions)
 
 
 def _end(cloud: Cloud, entry: BillableObject) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from provisioner.cli import stack_options as options
+from provisioner.cli.failure import DocumentedFailure, error_document
 from provisioner.cli.settings import current, default_cloud, say, warn
 from provisioner.errors import CloudError, GpuprovError, UsageError
 
@@ -69,28 +70,39 @@ def command(
     limits = Limits(max_count, max_share / 100)
     while True:
         try:
-            _sweep(account, limits, yes=yes, report=report, notify=notify, form=form)
+            unlisted = _sweep(account, limits, yes=yes, report=report, notify=notify, form=form)
         except GpuprovError as error:
             # One that watches outlives a bad minute of the cloud; missing rights stay missing, and end it.
             if not watch or error.exit_code != CloudError.exit_code:
                 raise
             warn(f"this sweep has failed, the next comes: {error}")
+        else:
+            if unlisted is not None and not watch:
+                raise DocumentedFailure(unlisted) if form == "json" else unlisted
+            if unlisted is not None:  # denied by policy it stays so, and the others are watched on
+                warn(str(unlisted))
         if not watch:
             return
         sleep(every.total_seconds())
 
 
-def _sweep(account: Cloud, limits: Limits, *, yes: bool, report: bool, notify: str | None, form: str) -> None:
-    """One sweep, told in whole.
+def _sweep(
+    account: Cloud, limits: Limits, *, yes: bool, report: bool, notify: str | None, form: str
+) -> GpuprovError | None:
+    """One sweep, told in whole; what is to be said of regions that do not answer, in JSON with the document already.
 
     Raises:
         GpuprovError: the account cannot be listed, or a machine could not be handled.
     """
     from provisioner.reaper.sweep import marked, sweep
     from stacks import reaping
+    from stacks.clouds import error_of_unlisted, survey_others
 
-    done = sweep(reaping.CloudInventory(account), limits, dry=not yes)
-    foreign = account.list_others() if report else []
+    inventory = reaping.CloudInventory(account)
+    done = sweep(inventory, limits, dry=not yes)
+    others = survey_others(account) if report else None
+    foreign = others.objects if others is not None else ()
+    missing = {**inventory.unlisted, **(others.unlisted if others is not None else {})}
     marks = marked(done.outcomes)
     if notify and marks:
         try:
@@ -102,13 +114,15 @@ def _sweep(account: Cloud, limits: Limits, *, yes: bool, report: bool, notify: s
         with Path(summary).open("a", encoding="utf-8") as page:
             page.write("".join(f"- {reaping.announcement(mark)}\n" for mark in marks))
     failure = done.error()
-    document = reaping.document(done, foreign, account.provider)
+    unlisted = error_of_unlisted(missing)
+    document = reaping.document(done, foreign, account.provider, missing)
     if form == "table":
         _print(done, foreign, yes=yes)
     elif failure is None:
-        options.emit(document)
+        options.emit({**document, "error": error_document(unlisted)} if unlisted is not None else document)
     if failure is not None:
         raise options.documented(failure, document, form)
+    return unlisted
 
 
 def _print(done: Sweep, foreign: Sequence[BillableObject], *, yes: bool) -> None:

@@ -69,7 +69,7 @@ def _end(session: Session, provider: str, consent: Consent) -> Ended:
 
 def _ask(session: Session, state: StackState, provider: str, consent: Consent) -> None:
     """Name everything that ends, data disks with their size, before the question."""
-    standing = look(cloud_of(state, provider, session.site.home), (state.stack_id,))
+    standing = look(cloud_of(state, provider, session.site.home), (state.stack_id,), state.regions)
     disks = data_disks(standing)
     for entry in standing.billing:
         if entry not in disks and entry.kind == "instance":

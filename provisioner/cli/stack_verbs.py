@@ -66,5 +66,5 @@ def run_verb(verb: str, stack: str, backend: str | None, lock_wait: timedelta, f
 
 def _accounted(error: GpuprovError, site: Site, name: str, provider: str) -> GpuprovError:
     state = site.read(name)
-    standing = ask(cloud_of(state, provider, site.home), state.stack_id if state is not None else None)
+    standing = ask(cloud_of(state, provider, site.home), state)
     return account(error, standing, state, name)

@@ -152,7 +152,9 @@ class Launches:
             with journal.hold(path, self.session.lifeline) as calls:
                 self._sweep_call(facts, calls.read())
                 calls.forget()
-        own = [entry for entry in self.session.cloud.list_objects() if entry.tags.get(tags.STACK_ID) == facts.stack_id]
+        regions_of_offers = {place.region for place in places_of(tuple(facts.image))}
+        listed = self.session.cloud.list_within(regions_of_offers)
+        own = [entry for entry in listed if entry.tags.get(tags.STACK_ID) == facts.stack_id]
         for entry in own:
             if entry.kind == "spot-request":
                 self.session.cloud.terminate_instance(_place(entry), entry.id)

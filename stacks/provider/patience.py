@@ -7,7 +7,7 @@ goes out again, a bounded number of times; what still has no answer then stays `
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
@@ -23,6 +23,7 @@ from provisioner.clouds.cloud import (
     VolumeRequest,
 )
 from provisioner.errors import Ambiguous, CredentialsError, GpuprovError, Throttled
+from stacks.clouds import list_within
 from stacks.provider.lifeline import Lifeline
 
 T = TypeVar("T")
@@ -118,6 +119,10 @@ class PatientCloud(Cloud):
     def list_objects(self) -> list[BillableObject]:
         """As the protocol says."""
         return self._ask(self.cloud.list_objects)
+
+    def list_within(self, regions: Collection[str]) -> list[BillableObject]:
+        """Everything of ours; see ``stacks.clouds.list_within``."""
+        return self._ask(lambda: list_within(self.cloud, regions))
 
     def read_console(self, placement: Placement, instance_id: str) -> tuple[str, ...]:
         """See ``Cloud.read_console``."""

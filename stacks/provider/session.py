@@ -9,13 +9,14 @@ from typing import Any
 
 from pulumi.provider.experimental.property_value import PropertyValue
 
-from provisioner.clouds.cloud import Cloud, Placement
+from provisioner.clouds.cloud import Placement
 from provisioner.errors import GpuprovError, UsageError
 from stacks.failures import Attempt
 from stacks.provider.disks import Disks
 from stacks.provider.failover import catalog_quota_family
 from stacks.provider.lifeline import Lifeline
 from stacks.provider.machine import Watch
+from stacks.provider.patience import PatientCloud
 from stacks.provider.values import Properties, plain_map, replaced
 
 Tell = Callable[[str, str], None]
@@ -49,7 +50,7 @@ class Session:
     """One configured plugin process."""
 
     provider: str
-    cloud: Cloud
+    cloud: PatientCloud
     home: Path
     lifeline: Lifeline
     tell: Tell

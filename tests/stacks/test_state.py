@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from provisioner.errors import CloudError
-from stacks.state import GPU_INSTANCE, LAUNCH, list_file_stacks, parse_deployment, read_file_state, stack_file
+from stacks.state import (
+    GPU_INSTANCE,
+    LAUNCH,
+    PendingOperation,
+    ResourceState,
+    StackState,
+    list_file_stacks,
+    parse_deployment,
+    read_file_state,
+    stack_file,
+)
 
 URN = "urn:pulumi:demo::gpuprov::"
 DEPLOYMENT = {
@@ -165,3 +176,24 @@ def test_settings_of_the_cloud_come_from_the_launch_else_from_the_spec():
     assert state({"cloudSettings": {"profile": "team"}}, {}).settings == {"profile": "team"}
     assert state({}, {"aws": {"profile": "spec"}, "gcp": {"project": "p"}}).settings == {"profile": "spec"}
     assert state({}, {"name": "demo"}).settings is None
+
+
+def test_regions_are_those_of_every_offer_and_object():
+    launch = ResourceState(
+        "u::gpuprov:index:Launch::launch",
+        LAUNCH,
+        "launch",
+        {"offers": [{"cloud": "aws", "region": "us-east-1"}]},
+        {"stackId": "me", "image": {"aws/us-west-2/*/g6.xlarge/spot": "ami-1"}},
+    )
+    machine = ResourceState(
+        "u::gpuprov:index:GpuInstance::instance",
+        GPU_INSTANCE,
+        "i-1",
+        {"offers": "[secret]"},
+        {"region": "eu-west-1", "securityGroups": [{"region": "eu-north-1", "id": "sg-1"}]},
+    )
+    cut = PendingOperation("creating", replace(machine, inputs={"offers": [{"region": "ap-south-1"}]}, outputs={}))
+    assert StackState("demo", (launch,), (cut,)).regions == {"us-east-1", "us-west-2", "ap-south-1"}
+    assert StackState("demo", (launch, machine)).regions == {"us-east-1", "us-west-2", "eu-west-1", "eu-north-1"}
+    assert StackState("demo").regions == frozenset()

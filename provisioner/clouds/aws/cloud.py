@@ -180,7 +180,14 @@ class AwsCloud:
 
     def list_others(self) -> list[BillableObject]:
         """See ``Cloud.list_others``."""
-        return self._metrics.list_others()
+        found = self._metrics.survey_others()
+        for error in found.unlisted.values():
+            raise error
+        return list(found.objects)
+
+    def survey_others(self) -> Survey:
+        """What ``list_others`` lists, and the regions that do not answer."""
+        return self._metrics.survey_others()
 
 
 class _Once:

@@ -11,7 +11,7 @@ from typing import Any
 from provisioner.clouds.aws import network, storage, tagging, views
 from provisioner.clouds.aws.instances import Instances
 from provisioner.clouds.aws.rates import Rates
-from provisioner.clouds.aws.session import filters, in_parallel
+from provisioner.clouds.aws.session import filters, in_parallel, where_it_answers
 from provisioner.clouds.cloud import BillableObject, Instance, InstanceState, Placement, Survey
 from provisioner.errors import GpuprovError
 from provisioner.tags import format_time
@@ -33,7 +33,7 @@ class Inventory:
 
     def list_objects(self) -> list[BillableObject]:
         """See ``Cloud.list_objects``. Machines first in each region, each with its root disk and public address."""
-        return in_parallel(self._region, self.instances.places.regions())
+        return in_parallel(self._whole_region, self.instances.places.regions())
 
     def survey(self) -> Survey:
         """Everything in the regions that answer, and why the others do not.
@@ -41,16 +41,7 @@ class Inventory:
         Raises:
             GpuprovError: the regions themselves cannot be listed.
         """
-
-        def look(region: str) -> list[tuple[str, list[BillableObject], GpuprovError | None]]:
-            try:
-                return [(region, self._region(region), None)]
-            except GpuprovError as error:
-                return [(region, [], error)]
-
-        answers = in_parallel(look, self.instances.places.regions())
-        unlisted = {region: error for region, _, error in answers if error is not None}
-        return Survey(tuple(entry for _, found, _ in answers for entry in found), unlisted)
+        return Survey(*where_it_answers(self._region, self.instances.places.regions()))
 
     def set_tags(self, placement: Placement, object_id: str, tags: Mapping[str, str]) -> None:
         """See ``Cloud.set_tags``. A user's own ``Name`` does not take the object's name away."""
@@ -68,10 +59,13 @@ class Inventory:
         return {str(entry["Key"]): str(entry["Value"]) for entry in found}
 
     def _region(self, region: str) -> list[BillableObject]:
+        machines = list(self._machines(region))
+        ours = frozenset(entry.id for entry in machines if entry.kind == "instance")
+        return [*machines, *self._requests(region, ours), *self._groups(region)]
+
+    def _whole_region(self, region: str) -> list[BillableObject]:
         try:
-            machines = list(self._machines(region))
-            ours = frozenset(entry.id for entry in machines if entry.kind == "instance")
-            return [*machines, *self._requests(region, ours), *self._groups(region)]
+            return self._region(region)
         except GpuprovError as error:
             raise type(error)(
                 f"{error.message}; {region} could not be listed, so the list would not be whole",

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.clouds.aws import tagging, views
 from provisioner.clouds.aws.instances import Instances
-from provisioner.clouds.aws.session import in_parallel
-from provisioner.clouds.cloud import BillableObject, Placement, Signals
+from provisioner.clouds.aws.session import where_it_answers
+from provisioner.clouds.cloud import BillableObject, Placement, Signals, Survey
 from provisioner.errors import CloudError, NotFound
 from provisioner.tags import PREFIX
 
@@ -82,9 +82,13 @@ class Metrics:
         gpus = sorted({key[1] for key, *_ in keys.values() if key[1] is not None})
         return Signals([(at, _reading(points[at], gpus)) for at in sorted(points)], period_s=float(PERIOD_S))
 
-    def list_others(self) -> list[BillableObject]:
-        """See ``Cloud.list_others``."""
-        return in_parallel(lambda region: list(self._others(region)), self.instances.places.regions())
+    def survey_others(self) -> Survey:
+        """See ``Cloud.list_others``, in the regions that answer, and why the others do not.
+
+        Raises:
+            GpuprovError: the regions themselves cannot be listed.
+        """
+        return Survey(*where_it_answers(self._others, self.instances.places.regions()))
 
     def _others(self, region: str) -> Iterator[BillableObject]:
         known = {name for cloud, name in self.catalog().instances if cloud == views.CLOUD}

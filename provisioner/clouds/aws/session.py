@@ -210,6 +210,22 @@ def in_parallel(work: Callable[[T], Iterable[Any]], items: Iterable[T]) -> list[
         return [result for results in pool.map(lambda item: list(work(item)), todo) for result in results]
 
 
+def where_it_answers(
+    look: Callable[[str], Iterable[T]], regions: Iterable[str]
+) -> tuple[tuple[T, ...], dict[str, GpuprovError]]:
+    """What is found in the regions that answer, in their order, and why the others do not."""
+
+    def tried(region: str) -> list[tuple[str, list[T], GpuprovError | None]]:
+        try:
+            return [(region, list(look(region)), None)]
+        except GpuprovError as error:
+            return [(region, [], error)]
+
+    answers = in_parallel(tried, regions)
+    unlisted = {region: error for region, _, error in answers if error is not None}
+    return tuple(entry for _, found, _ in answers for entry in found), unlisted
+
+
 def filters(tags: Mapping[str, str], *more: tuple[str, str]) -> list[dict[str, Any]]:
     """EC2 filters for objects that carry all of ``tags`` and are ours (they have a stack-id)."""
     from provisioner.tags import STACK_ID
