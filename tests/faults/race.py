@@ -110,7 +110,7 @@ class Schedule:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.is_one_host = self.chance.random() < 0.5
         name = "sandbox" if self.is_one_host else "aws"
-        self.world = World.new(visibility_s=self.chance.choice((0, 3, 20)), name=name)
+        self.world = World.new(visibility_s=self.chance.choice((0, 3, 20)), name=name, seed=self.seed)
         self.world.cloud.on_call = lambda _: self._look()
         homes = [self.folder / ("host" if self.is_one_host else f"host-{number}") for number in range(2)]
         self.players = [Player(home, [self._command() for _ in range(self.chance.randrange(1, 4))]) for home in homes]

@@ -7,6 +7,7 @@ commits, and when, is modelled by ``tests.fakes.mini_engine``; what runs between
 from __future__ import annotations
 
 import contextlib
+import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -75,9 +76,11 @@ class World:
     answers: dict[str, deque[str]] = field(default_factory=dict)
     """Operation -> codes of its next calls, whoever makes them."""
     foreign: Mapping[str, Any] = field(default_factory=dict)
+    jitter: random.Random = field(default_factory=lambda: random.Random(0))
+    """Chance in the product's pauses, seeded: the same case waits the same times."""
 
     @classmethod
-    def new(cls, *, visibility_s: float, name: str) -> World:
+    def new(cls, *, visibility_s: float, name: str, seed: int = 0) -> World:
         """A fresh world; ``name`` is the provider: only the sandbox is reached by one host alone."""
         cloud = FakeCloud(
             clock=Clock(),
@@ -86,7 +89,7 @@ class World:
             boot=timedelta(seconds=5),
             ending=timedelta(seconds=5),
         )
-        world = cls(cloud)
+        world = cls(cloud, jitter=random.Random(seed))
         _settle_colleague(cloud)
         world.foreign = world.foreign_now()
         return world
@@ -243,7 +246,7 @@ class Controller(MiniEngine):
 
     def restart(self) -> None:
         """The one plugin process."""
-        patient = PatientCloud(Wire(self.cloud, self.pace), self.lifeline)  # type: ignore[arg-type]
+        patient = PatientCloud(Wire(self.cloud, self.pace), self.lifeline, self.world.jitter)  # type: ignore[arg-type]
         self.session = Session(
             self.cloud.name,
             patient,
