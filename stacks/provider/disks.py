@@ -114,7 +114,7 @@ class Disks:
             places = [*placements, *([known[0]] if known else []), *([note.placement] if note else [])]
             for disk in self._all(slot, places, note):
                 self._delete(placement_of(disk), disk.id, slot, places)
-            for placement, volume_id in {*([known] if known else []), *_made(note)}:
+            for placement, volume_id in dict.fromkeys([*([known] if known else []), *_made(note)]):
                 self._delete(placement, volume_id, slot, places)
             calls.forget()
 
