@@ -62,7 +62,7 @@ pins: $(VENV)/.installed-dev ## renew constraints.txt from what is installed
 	@$(BIN)/python -m pip freeze --exclude-editable >> constraints.new && mv constraints.new constraints.txt
 
 proof-faults: $(VENV)/.installed-dev ## every step gone wrong in every way; nothing may be doubled, lost or touched
-	$(BIN)/python -m tests.proofs.faults --out docs/proofs/faults.md
+	$(BIN)/python -m tests.proofs.faults --kept build/proof-faults --out docs/proofs/faults.md
 
 proof-kill: $(VENV)/.installed-dev engine ## SIGKILL `up` COUNT times; nothing may be doubled or left
 	$(BIN)/python -m tests.proofs.kill --count $(COUNT) --out docs/proofs/kill.md

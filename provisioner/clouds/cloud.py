@@ -61,10 +61,14 @@ class Placement:
     def of_key(cls, key: str) -> Placement | None:
         """The placement of a ``key``; ``None`` for a text that is none."""
         parts = key.split("/")
-        if len(parts) != 5 or parts[4] not in tuple(CapacityType):
+        if len(parts) != 5:
             return None
         cloud, region, zone, instance_type, capacity = parts
-        return cls(cloud, region, None if zone == "*" else zone, instance_type, CapacityType(capacity))
+        try:
+            capacity_type = CapacityType(capacity)
+        except ValueError:
+            return None
+        return cls(cloud, region, None if zone == "*" else zone, instance_type, capacity_type)
 
 
 @dataclass(frozen=True, slots=True)

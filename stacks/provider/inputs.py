@@ -168,16 +168,12 @@ def _read_offer(index: int, value: Any) -> Placement:
     missing = [k for k in ("cloud", "region", "instanceType", "capacityType") if not isinstance(entry.get(k), str)]
     if missing:
         raise ValueError(f"offer {index} lacks {', '.join(missing)}")
-    if entry["capacityType"] not in tuple(CapacityType):
-        raise ValueError(f"offer {index}: capacityType is one of {', '.join(CapacityType)}")
+    try:
+        capacity_type = CapacityType(entry["capacityType"])
+    except ValueError:
+        raise ValueError(f"offer {index}: capacityType is one of {', '.join(CapacityType)}") from None
     zone = entry.get("zone")
-    return Placement(
-        entry["cloud"],
-        entry["region"],
-        str(zone) if zone else None,
-        entry["instanceType"],
-        CapacityType(entry["capacityType"]),
-    )
+    return Placement(entry["cloud"], entry["region"], str(zone) if zone else None, entry["instanceType"], capacity_type)
 
 
 def read_size(value: Any) -> int:

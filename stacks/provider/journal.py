@@ -29,6 +29,7 @@ from provisioner.vocabulary import CapacityType
 from stacks.provider.lifeline import Lifeline
 
 _FOLDER = "calls"
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 _POLL_S = 0.1
 _WAIT_S = 15 * 60.0
 """Longest wait for a call of another process; longer than any cloud lets a create call hang."""
@@ -192,8 +193,11 @@ def _lock(path: Path, lifeline: Lifeline) -> int:
 
 def _open(path: Path) -> int:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            return os.open(path, _FLAGS, 0o600)
+        except FileNotFoundError:  # the folder: the file itself is made
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return os.open(path, _FLAGS, 0o600)
     except OSError as error:
         raise UsageError(
             f"{path}: {error.strerror}", remedy="set GPUPROV_HOME to a folder that can be written"

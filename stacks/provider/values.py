@@ -8,6 +8,7 @@ are mended): ``PropertyValue.unmarshal`` gives an unknown value as the engine's 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from pulumi.provider.experimental.property_value import Computed, PropertyValue
@@ -32,14 +33,15 @@ def plain(value: PropertyValue) -> Any:
     content = value.value
     if isinstance(content, str):  # most are
         return UNKNOWN if content == _MARKER else content
-    if isinstance(content, Computed):
-        return UNKNOWN
     if isinstance(content, float):
         return int(content) if content.is_integer() else content
-    if isinstance(content, Mapping):
+    # What mappings and sequences become inside is named first: the abstract classes are slow to ask.
+    if isinstance(content, (MappingProxyType, Mapping)):
         return {key: plain(entry) for key, entry in content.items()}
-    if isinstance(content, Sequence) and not isinstance(content, str):
+    if isinstance(content, (tuple, Sequence)) and not isinstance(content, str):
         return [plain(entry) for entry in content]
+    if isinstance(content, Computed):
+        return UNKNOWN
     return content
 
 
@@ -57,16 +59,16 @@ def wrap(value: Any, *, secret: bool = False) -> PropertyValue:
     """
     if value is UNKNOWN:
         return PropertyValue(_MARKER, is_secret=secret)
+    if isinstance(value, str):
+        return PropertyValue(str(value), is_secret=secret)
     if isinstance(value, bool) or value is None:
         return PropertyValue(value, is_secret=secret)
     if isinstance(value, int):
         return PropertyValue(float(value), is_secret=secret)
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):
         return PropertyValue({str(key): wrap(entry) for key, entry in value.items()}, is_secret=secret)
     if isinstance(value, (list, tuple)):
         return PropertyValue([wrap(entry) for entry in value], is_secret=secret)
-    if isinstance(value, str):
-        return PropertyValue(str(value), is_secret=secret)
     return PropertyValue(value, is_secret=secret)
 
 
@@ -84,7 +86,7 @@ def has_unknown(value: Any) -> bool:
     """Whether a Python value from ``plain`` is, or holds, something unknown."""
     if value is UNKNOWN or isinstance(value, (str, int, float)):
         return value is UNKNOWN
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):
         return any(has_unknown(entry) for entry in value.values())
     if isinstance(value, (list, tuple)):
         return any(has_unknown(entry) for entry in value)

@@ -142,7 +142,7 @@ class FakeCloud(Cloud):
     @property
     def living(self) -> list[Instance]:
         """Machines that bill, or can again."""
-        return [now for now in map(self._now, self.machines.values()) if not now.state.is_gone]
+        return [now for now in map(self._now, self.machines.values()) if now.state not in _GONE]
 
     @property
     def leftovers(self) -> list[str]:
@@ -406,7 +406,11 @@ class FakeCloud(Cloud):
             key = machine.request.placement.key
             instance = replace(instance, state=self.dies_at_boot.get(key, InstanceState.RUNNING))
             machine.instance = instance
-        attached = tuple(d.volume.id for d in self.disks.values() if d.volume.attached_to == instance.id)
+        own_id = instance.id
+        attached: tuple[str, ...] = ()
+        for disk in self.disks.values():
+            if disk.volume.attached_to == own_id:
+                attached += (disk.volume.id,)
         if attached != instance.volume_ids:
             machine.instance = instance = replace(instance, volume_ids=attached)
         return instance
@@ -450,6 +454,7 @@ def _region(placement: Placement) -> tuple[str, str]:
     return placement.cloud, placement.region
 
 
+_GONE = tuple(state for state in InstanceState if state.is_gone)
 _ENDING = (InstanceState.TERMINATING, InstanceState.TERMINATED, InstanceState.INTERRUPTED)
 
 

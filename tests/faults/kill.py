@@ -30,6 +30,7 @@ _LIMIT_S = 180
 _DISKS = {"data": 50 * 2**30}
 _ZONES = ("use1-az1", "use1-az2")
 _KIND = "g6.xlarge"
+_SERVICES = ("ec2", "ssm", "sts", "service-quotas")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +139,10 @@ def _carry_out(command: str, folder: Path, market: str) -> int:
 
 def serve() -> None:
     """Fork a process for each line ``command folder market`` of standard input: its pid, then how it ended."""
+    import boto3
     import botocore.session
 
-    import provisioner.clouds.aws.cloud
+    import provisioner.clouds.aws.cloud  # noqa: F401 - each child would import it
     from tests.clouds.conftest import _load_models_once, read_catalog_once
 
     read_catalog_once()
@@ -148,7 +150,8 @@ def serve() -> None:
     for module in list(sys.modules.values()):
         if getattr(module, "__name__", "").startswith("stacks.provider.") and hasattr(module, "VISIBILITY"):
             module.VISIBILITY = VISIBILITY
-    provisioner.clouds.aws.cloud.AwsCloud(catalog=read_catalog_once).identity()  # the SDK's models are read once
+    for service in _SERVICES:  # their models are read here, once: no child parses EC2's megabytes again
+        boto3.client(service, region_name="us-east-1")
     print("ready", flush=True)
     for line in sys.stdin:
         command, folder, market = line.split()
@@ -177,6 +180,7 @@ class Killer:
             stdout=subprocess.PIPE,
             text=True,
             env=environment,
+            start_new_session=True,
         )
         assert self._line() == "ready"
         self._seen = 0

@@ -62,13 +62,20 @@ class Process:
     lands_at: datetime | None = None
 
 
+def _closed() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
 @dataclass(eq=False)
 class Player:
     """One controller: a host, and the commands that somebody gives there."""
 
     home: Path
     commands: list[Act]
-    go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    go: threading.Lock = field(default_factory=_closed)
+    """The baton: open for whoever may go on. A bare lock, since it changes hands some thirty times a schedule."""
     is_done: bool = False
     process: Process | None = None
 

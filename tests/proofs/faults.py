@@ -3,129 +3,114 @@
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
-import subprocess
+import functools
+import os
+import shutil
 import sys
-import tempfile
-import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 from tests.faults import matrix, race
 from tests.faults.codes import CODES
-from tests.faults.kill import Killer, blows
-from tests.faults.matrix import Case
+from tests.faults.kill import Blow, Killer, blows
 from tests.faults.world import journal_steps
+from tests.proofs.spread import Count, Ledger, Part, Progress, commit, play, scratch
 
 SEED = 20261130
 SCHEDULES, KILLS = 50_000, 200
-WORKERS = 2
 PARTS = ("singles", "pairs", "schedules", "kills")
-_CHUNK = 50
-
-
-@dataclass
-class Count:
-    """What a part of the matrix came to."""
-
-    name: str
-    played: int = 0
-    failures: list[str] = field(default_factory=list)
-    passes: Counter[int] = field(default_factory=Counter)
-    kills: int = 0
-    most_at_once: int = 1
-    worst_leak_usd: float = 0.0
-    took_s: float = 0.0
-    commit: str = ""
-
-    def add(self, other: Count) -> None:
-        """Take another part of the same name in."""
-        self.played += other.played
-        self.failures += other.failures
-        self.passes += other.passes
-        self.kills += other.kills
-        self.most_at_once = max(self.most_at_once, other.most_at_once)
-        self.worst_leak_usd = max(self.worst_leak_usd, other.worst_leak_usd)
+_KILLERS_A_CORE = 2
+"""A kill waits for most of its time: for what the product waits for, and for the moment of the kill."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Play everything, write the page, and give 1 where one case did not heal."""
+    options = _options(arguments)
+    with scratch("gpuprov-faults-") as place, journal_steps():
+        parts = _parts(options, place)
+        progress = Progress(parts)
+        tried = commit()
+        about = {"commit": tried, "seed": options.seed}
+        # What differs from its commit has no name to be known by again.
+        kept = options.kept if not tried.endswith("with changes") else None
+        counts = [play(part, Ledger(kept, part, about), progress) for part in parts]
+        steps = {name: len(matrix.steps_of(name, place / "steps")) for name in matrix.SCENES}
+    if len(counts) == len(PARTS):
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(page(counts, steps, options.seed, tried), encoding="utf-8")
+    return 1 if any(count.failures for count in counts) else 0
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--schedules", type=int, default=SCHEDULES)
     parser.add_argument("--kills", type=int, default=KILLS)
     parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--workers", type=int, default=WORKERS)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 2, help="Processes that play; one a core.")
     parser.add_argument("--out", type=Path, default=Path("docs/proofs/faults.md"))
     parser.add_argument("--stride", type=int, default=1, help="Play every n-th single fault; the table says so.")
-    parser.add_argument("--kept", type=Path, help="Folder of parts that are done: they are not played again.")
+    parser.add_argument(
+        "--kept", type=Path, help="Folder of results; those of the same commit and cases are not played again."
+    )
     parser.add_argument(
         "--only", nargs="*", default=list(PARTS), choices=PARTS, help="Parts to play; the page needs all."
     )
-    options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="gpuprov-faults-") as folder, journal_steps():
-        place = Path(folder)
-        parts = [_part(name, options, place) for name in PARTS if name in options.only]
-        steps = {name: len(matrix.steps_of(name, place)) for name in matrix.SCENES}
-    if len(parts) == len(PARTS):
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(page(parts, steps, options.seed), encoding="utf-8")
-    return 1 if any(part.failures for part in parts) else 0
+    return parser.parse_args(arguments)
 
 
-def _part(name: str, options: argparse.Namespace, place: Path) -> Count:
-    """One part, played now or kept from an earlier run of the same commit."""
-    file = options.kept / f"{name}.json" if options.kept is not None else None
-    if file is not None and file.exists():
-        kept = json.loads(file.read_text(encoding="utf-8"))
-        if kept["commit"] == _commit():
-            kept["passes"] = Counter({int(runs): count for runs, count in kept["passes"].items()})
-            return Count(**kept)
-    seeds = range(options.seed, options.seed + options.schedules)
-    if name == "kills":
-        count = _kill(options.kills, options.seed, place)
-    elif name == "schedules":
-        count = _spread("random schedules, two controllers", _play_seeds, seeds, place, options.workers)
-    elif name == "pairs":
-        count = _spread("ordered pairs of crashes", _play_cases, list(matrix.pairs(place)), place, options.workers)
-    else:
-        cases = list(matrix.singles(place))
-        share = "" if options.stride == 1 else f" (every {options.stride}th of {len(cases):,})"
-        count = _spread(f"single faults{share}", _play_cases, cases[:: options.stride], place, options.workers)
-    count.commit = _commit()
-    if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(vars(count)), encoding="utf-8")
-    return count
+def _parts(options: argparse.Namespace, place: Path) -> list[Part]:
+    """What is asked for, with its cases."""
+    made: dict[str, Callable[[], Part]] = {
+        "singles": lambda: _singles(options, place),
+        "pairs": lambda: Part(
+            "pairs",
+            "ordered pairs of crashes",
+            list(matrix.pairs(place / "pairs")),
+            partial(play_cases, place),
+            case_s=0.006,
+            workers=options.workers,
+        ),
+        "schedules": lambda: Part(
+            "schedules",
+            "random schedules, two controllers",
+            range(options.seed, options.seed + options.schedules),
+            partial(play_seeds, place),
+            case_s=0.007,
+            workers=options.workers,
+        ),
+        "kills": lambda: Part(
+            "kills",
+            "SIGKILLs over HTTP",
+            list(blows(options.kills * 2, options.seed)),
+            partial(play_kills, place),
+            case_s=1.0,
+            workers=options.workers * _KILLERS_A_CORE,
+            chunk=1,
+            kills_wanted=options.kills,
+        ),
+    }
+    return [made[name]() for name in PARTS if name in options.only]
 
 
-def _spread(
-    name: str,
-    play: Callable[[Path, Sequence[Case | int]], Count],
-    items: Sequence[Case | int],
-    place: Path,
-    workers: int,
-) -> Count:
-    """Play items in several processes."""
-    begin, total = time.monotonic(), Count(name)
-    chunks = [items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK)]
-    with multiprocessing.get_context("fork").Pool(workers) as pool:
-        for number, count in enumerate(pool.imap_unordered(partial(play, place), chunks)):
-            total.add(count)
-            for failure in count.failures:
-                print(failure, file=sys.stderr, flush=True)
-            if number % 40 == 0:
-                print(f"{name}: {total.played} of {len(items)}, {len(total.failures)} not healed", flush=True)
-    total.took_s = time.monotonic() - begin
-    return total
+def _singles(options: argparse.Namespace, place: Path) -> Part:
+    cases = list(matrix.singles(place / "singles"))
+    share = "" if options.stride == 1 else f" (every {options.stride}th of {len(cases):,})"
+    return Part(
+        "singles",
+        f"single faults{share}",
+        cases[:: options.stride],
+        partial(play_cases, place),
+        case_s=0.005,
+        workers=options.workers,
+    )
 
 
-def _play_cases(place: Path, cases: Iterable[Case]) -> Count:
-    count, home = Count(""), _own(place)
+def play_cases(place: Path, cases: Iterable[matrix.Case]) -> Count:
+    """Play faults of the matrix in this process."""
+    count, home = Count(), _own(place)
     for case in cases:
         count.played += 1
         try:
@@ -138,8 +123,9 @@ def _play_cases(place: Path, cases: Iterable[Case]) -> Count:
     return count
 
 
-def _play_seeds(place: Path, seeds: Iterable[int]) -> Count:
-    count, home = Count(""), _own(place)
+def play_seeds(place: Path, seeds: Iterable[int]) -> Count:
+    """Play seeded schedules in this process."""
+    count, home = Count(), _own(place)
     for seed in seeds:
         count.played += 1
         try:
@@ -154,36 +140,39 @@ def _play_seeds(place: Path, seeds: Iterable[int]) -> Count:
     return count
 
 
-def _own(place: Path) -> Path:
-    return place / f"worker-{multiprocessing.current_process().pid}"
-
-
-def _kill(times: int, seed: int, place: Path) -> Count:
-    """Kill real processes over HTTP until enough of them died in the middle."""
-    begin, total = time.monotonic(), Count("SIGKILLs over HTTP")
-    folder = place / "kills"
-    folder.mkdir()
-    killer = Killer(folder)
-    try:
-        for blow in blows(times * 2, seed):
-            if total.kills >= times:
-                break
+def play_kills(place: Path, strikes: Iterable[Blow]) -> Count:
+    """Kill real processes that work for this one's own account."""
+    count, killer = Count(), _killer(_own(place))
+    for blow in strikes:
+        count.played += 1
+        try:
             wound = killer.strike(blow)
-            total.played += 1
-            total.kills += wound.at != "after its end"
-            total.passes[1] += wound.is_healed
-            total.most_at_once = max(total.most_at_once, wound.most_at_once)
-            if not wound.is_healed:
-                total.failures.append(f"kill {wound}")
-            if total.played % 20 == 0:
-                print(f"{total.name}: {total.kills} of {times}, {len(total.failures)} not healed", flush=True)
-    finally:
-        killer.close()
-    total.took_s = time.monotonic() - begin
-    return total
+        except Exception as error:  # noqa: BLE001 - whatever it is, the kill has failed and is named
+            count.failures.append(f"kill {blow}: {type(error).__name__}: {error}")
+            continue
+        count.kills += wound.at != "after its end"
+        count.passes[1] += wound.is_healed
+        count.most_at_once = max(count.most_at_once, wound.most_at_once)
+        if not wound.is_healed:
+            count.failures.append(f"kill {wound}")
+    return count
 
 
-def page(parts: Sequence[Count], steps: dict[str, int], seed: int) -> str:
+@functools.cache
+def _killer(folder: Path) -> Killer:
+    """An account and a parent of processes that live as long as this worker."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    killer = Killer(folder)
+    Finalize(None, killer.close, exitpriority=1)
+    return killer
+
+
+def _own(place: Path) -> Path:
+    return place / f"worker-{os.getpid()}"
+
+
+def page(parts: Sequence[Count], steps: dict[str, int], seed: int, tried: str) -> str:
     """The result for people, dated, with the commit that it was made from."""
     rows = "\n".join(_row(part) for part in parts)
     scenes = ", ".join(f"{name} {count}" for name, count in steps.items())
@@ -194,7 +183,7 @@ def page(parts: Sequence[Count], steps: dict[str, int], seed: int) -> str:
 Every step of what makes, replaces, adopts and ends a machine, gone wrong in every way, with the product's own create, replace,
 adopt and delete code; docs/reliability.md says what a step and a way are.
 
-{datetime.now(UTC):%Y-%m-%d} · commit {_commit()} · seed {seed} · `make proof-faults`
+{datetime.now(UTC):%Y-%m-%d} · commit {tried} · seed {seed} · `make proof-faults`
 
 | part | played | not healed | healed in runs | kills | most machines at once | worst leak, USD | took |
 |---|---|---|---|---|---|---|---|
@@ -214,14 +203,9 @@ Steps of a scene that nothing disturbs: {scenes}. Answers of a call: {len(CODES)
 def _row(part: Count) -> str:
     passes = ", ".join(f"{runs}: {count}" for runs, count in sorted(part.passes.items()))
     return (
-        f"| {part.name} | {part.played:,} | {len(part.failures)} | {passes} | {part.kills or ''} | {part.most_at_once} | "
+        f"| {part.title} | {part.played:,} | {len(part.failures)} | {passes} | {part.kills or ''} | {part.most_at_once} | "
         f"{part.worst_leak_usd:.4f} | {part.took_s / 60:.1f} min |"
     )
-
-
-def _commit() -> str:
-    answer = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
-    return answer.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

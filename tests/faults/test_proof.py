@@ -1,0 +1,109 @@
+"""How `make proof-faults` spreads its work: every case once, nothing lost by an interruption, nothing kept of another commit."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.faults.world import journal_steps
+from tests.proofs import faults
+from tests.proofs.spread import Count, Ledger, Part, Progress, play, scratch
+
+
+def _counted(cases: Sequence[int]) -> Count:
+    """Cases that are numbers: each third fails, each even one kills."""
+    failures = [f"case {case}" for case in cases if case % 3 == 0]
+    healed = len(cases) - len(failures)
+    kills = sum(case % 2 == 0 for case in cases)
+    return Count("", len(cases), failures, Counter({1: healed}), kills, 1 + max(cases) // 10, max(cases) / 100)
+
+
+def _unplayable(cases: Sequence[int]) -> Count:
+    raise AssertionError(f"{cases} were played before")
+
+
+def _part(play_some=_counted, **changes) -> Part:
+    return Part(**{
+        "name": "numbers", "title": "numbers", "cases": range(1, 48), "play": play_some, "case_s": 0.1, "workers": 2,
+        "chunk": 5, **changes,
+    })  # fmt: skip
+
+
+def _run(part: Part, folder: Path | None = None, **about: str) -> Count:
+    return play(part, Ledger(folder, part, about), Progress([part]))
+
+
+def test_every_case_is_played_once_and_counted() -> None:
+    total = _run(_part())
+    assert (total.played, total.passes, total.kills, total.most_at_once) == (47, Counter({1: 32}), 23, 5)
+    assert sorted(total.failures) == sorted(f"case {case}" for case in range(3, 48, 3))
+    assert total.worst_leak_usd == 0.47
+
+
+def test_a_second_run_plays_nothing_again(tmp_path: Path) -> None:
+    first = _run(_part(), tmp_path, commit="one")
+    again = _run(_part(_unplayable), tmp_path, commit="one")
+    assert sorted(again.failures) == sorted(first.failures)
+    assert (again.played, again.passes, again.kills) == (first.played, first.passes, first.kills)
+
+
+def test_an_interrupted_run_is_taken_up_where_it_was(tmp_path: Path) -> None:
+    first = _run(_part(), tmp_path, commit="one")
+    file = tmp_path / "numbers.jsonl"
+    lines = file.read_text().splitlines()
+    missing = [json.loads(line)["start"] for line in lines[4:]]
+    file.write_text("\n".join(lines[:4]) + "\n")
+    again = _run(_part(), tmp_path, commit="one")
+    assert (again.played, again.passes) == (first.played, first.passes)
+    played_twice = [json.loads(line)["start"] for line in file.read_text().splitlines()[4:]]
+    assert sorted(played_twice) == sorted(missing)
+
+
+@pytest.mark.parametrize("change", [{"commit": "two"}, {"seed": "9"}])
+def test_results_of_another_commit_or_seed_do_not_count(tmp_path: Path, change: dict[str, str]) -> None:
+    _run(_part(), tmp_path, commit="one", seed="1")
+    with pytest.raises(AssertionError, match="were played before"):
+        _run(_part(_unplayable), tmp_path, **{"commit": "one", "seed": "1", **change})
+
+
+def test_a_torn_line_is_said_and_not_skipped(tmp_path: Path) -> None:
+    _run(_part(), tmp_path, commit="one")
+    file = tmp_path / "numbers.jsonl"
+    file.write_text(file.read_text()[:-20])
+    with pytest.raises(SystemExit, match="is cut off"):
+        _run(_part(), tmp_path, commit="one")
+
+
+def test_no_more_kills_go_out_than_are_wanted() -> None:
+    total = _run(_part(chunk=1, kills_wanted=7))
+    assert total.kills == 7
+    assert total.played < 47
+
+
+def test_progress_names_the_case_count_and_an_end(capsys: pytest.CaptureFixture[str]) -> None:
+    _run(_part())
+    told = capsys.readouterr().out
+    assert "numbers: 47 of 47, 15 not healed; all parts end at about" in told
+
+
+def test_the_page_counts_what_was_played(tmp_path: Path) -> None:
+    """A thin run of the whole command, kills apart; it writes no page, since a part is missing."""
+    page = tmp_path / "faults.md"
+    words = ["--only", "singles", "schedules", "--stride", "2000", "--schedules", "4", "--workers", "2"]
+    assert faults.main([*words, "--out", str(page), "--kept", str(tmp_path / "kept")]) == 0
+    assert not page.exists()
+
+
+def test_a_seed_that_breaks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(seed: int, folder: Path) -> None:
+        raise AssertionError(f"{seed} in {folder.name}")
+
+    monkeypatch.setattr("tests.faults.race.play", broken)
+    with scratch("gpuprov-test-") as place, journal_steps():
+        count = faults.play_seeds(place, [5, 6])
+    assert [text.partition(":")[0] for text in count.failures] == ["seed 5", "seed 6"]
+    assert (count.played, count.passes) == (2, Counter())
