@@ -50,6 +50,7 @@ EXPECTED = {
     "C6": "an invalid request is exit 4, a missing right exit 3, and no other zone is tried",
     "C7": "zones without room are passed over and told",
     "C9": "a zone that does not offer the type is never tried",
+    "C10": "zones are known by their ids, since letters differ between accounts",
     "C11": "a region without the type is an error that names those that have it",
     "C13": "a stopped machine that cannot start stays; the steps to move it are named",
     "C14": "a start without capacity leaves the stopped machine as it is",

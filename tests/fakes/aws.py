@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl
 
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from tests.fakes import aws_limits as limits
 from tests.fakes import aws_reservations as _reservations  # noqa: F401 - patches what it plays
 from tests.fakes import aws_rules as rules
 
@@ -212,7 +213,7 @@ class FakeAws:
                     *_error(call, "IdempotentInstanceTerminated", "associated with a resource that is deleted")
                 )
             return _plain(200, content, "text/xml")
-        if call.operation == "RunInstances" and (refusal := self._no_room(call)):
+        if call.operation == "RunInstances" and (refusal := self._over_quota(call) or self._no_room(call)):
             return refusal
         status, headers, content = self._moto(environ)
         if status.startswith("200"):
@@ -240,6 +241,13 @@ class FakeAws:
         if subnet := call.parameters.get("SubnetId"):
             zone = rules.zone_of_subnet(call.region, subnet)
         return [(zone or f"{call.region}a", kind)]
+
+    def _over_quota(self, call: Call) -> tuple[str, list[tuple[str, str]], bytes] | None:
+        kind, market = call.parameters["InstanceType"], call.parameters.get("InstanceMarketOptions.MarketType")
+        if market == "capacity-block":  # paid ahead, and no part of these quotas
+            return None
+        refusal = limits.over_quota(call.region, kind, is_spot=market == "spot", quotas=self.quotas)
+        return None if refusal is None else _plain(*_error(call, *refusal))
 
     def _no_room(self, call: Call) -> tuple[str, list[tuple[str, str]], bytes] | None:
         for zone, kind in self._pools(call):

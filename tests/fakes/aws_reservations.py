@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.fakes.aws_rules import REGIONS, RULES, backend, patch, refuse
+
+# What is imported above tells moto what to validate, before moto is imported.
+# isort: split
 from moto.core.responses import ActionResult
 from moto.ec2.responses import EC2Response
-
-from tests.fakes.aws_rules import REGIONS, RULES, backend, patch, refuse
 
 _RESERVATION_FILTERS = {
     "instance-type": "InstanceType",

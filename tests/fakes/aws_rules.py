@@ -53,6 +53,12 @@ class Rules:
     reservations: list[dict[str, Any]] = field(default_factory=list)
     closed_vpcs: bool = False
     """Whether default VPCs have lost their way to the internet."""
+    passed_s: float = 0.0
+    """How far the account's clock was moved."""
+    spot_prices: dict[tuple[str | None, str], float] = field(default_factory=dict)
+    """(zone letter, instance type) -> USD an hour below which a spot request is refused."""
+    zone_letters: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Region -> zone id -> this account's letter; what is not named is as moto has it."""
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
 
@@ -316,7 +322,7 @@ def _start(original: Any) -> Any:
     return start_instances
 
 
-def _relaunch(model: Any, ended: Any, request: dict[str, Any]) -> None:
+def relaunch(model: Any, ended: Any, request: dict[str, Any]) -> None:
     """A persistent request that stands starts another machine, which has none of the tags.
 
     Source: EC2 user guide, "Spot Instance request states" and "Tag your Spot Instance requests" (instances that a request
@@ -343,7 +349,7 @@ def _end(original: Any) -> Any:
             request = RULES.spot_requests.get(getattr(one, "spot_instance_request_id", None) or "")
             if request is not None and request["State"] == "active":
                 if request["Type"] == "persistent":
-                    _relaunch(self, one, request)
+                    relaunch(self, one, request)
                 else:
                     request["State"] = "closed"
             _move(one, "shutting-down", "terminated", RULES.ending_s)

@@ -7,6 +7,7 @@ import pytest
 from botocore.config import Config
 
 from tests.clouds.aws.test_emulator import ENDS, LAUNCH, REGION, SPOT, launch, refused, state
+from tests.fakes.ec2_behaviours import documented
 
 
 @pytest.fixture
@@ -19,11 +20,15 @@ def ec2(fake):
     return boto3.client("ec2", region_name=REGION, config=Config(retries={"total_max_attempts": 1}))
 
 
-def test_a_dry_run_answers_412_and_makes_nothing(ec2):
+@documented("dry-run", "dry-run-rights")
+def test_a_dry_run_answers_412_and_makes_nothing(ec2, fake):
     assert refused(launch, ec2=ec2, DryRun=True) == ("DryRunOperation", 412)
+    fake.inject("RunInstances", "UnauthorizedOperation")
+    assert refused(launch, ec2=ec2, DryRun=True) == ("UnauthorizedOperation", 403)
     assert ec2.describe_instances()["Reservations"] == []
 
 
+@documented("interface-ends")
 def test_the_interface_that_a_launch_makes_ends_with_its_machine(ec2):
     made = launch(ec2)["InstanceId"]
     (before,) = ec2.describe_network_interfaces()["NetworkInterfaces"]
@@ -32,6 +37,7 @@ def test_the_interface_that_a_launch_makes_ends_with_its_machine(ec2):
     assert ec2.describe_network_interfaces()["NetworkInterfaces"] == []
 
 
+@documented("vpc-way-out")
 def test_a_default_vpc_has_one_way_out_however_often_it_is_asked(ec2):
     def ways():
         tables = ec2.describe_route_tables()["RouteTables"]
@@ -42,6 +48,7 @@ def test_a_default_vpc_has_one_way_out_however_often_it_is_asked(ec2):
     assert ways() == [first]
 
 
+@documented("subnet-addresses")
 def test_default_subnets_give_public_addresses_and_count_them(ec2):
     launch(ec2)
     subnets = ec2.describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])["Subnets"]
@@ -49,6 +56,7 @@ def test_default_subnets_give_public_addresses_and_count_them(ec2):
     assert len({one["AvailableIpAddressCount"] for one in subnets}) == 2  # one of them has given an address away
 
 
+@documented("offerings-zone-id")
 def test_offerings_are_told_by_zone_id(ec2):
     found = ec2.describe_instance_type_offerings(
         LocationType="availability-zone-id", Filters=[{"Name": "instance-type", "Values": ["p4d.24xlarge"]}]
@@ -57,6 +65,7 @@ def test_offerings_are_told_by_zone_id(ec2):
     assert all(one["Location"].startswith("use1-az") for one in found)
 
 
+@documented("end-again", "spot-closed")
 def test_an_end_may_be_repeated_and_closes_a_one_time_request(ec2):
     made = launch(ec2, **SPOT, **ENDS)
     for _ in range(2):
@@ -66,6 +75,7 @@ def test_an_end_may_be_repeated_and_closes_a_one_time_request(ec2):
     assert request["State"] == "closed"
 
 
+@documented("stop-reason")
 def test_a_stop_says_when_and_by_whom(ec2):
     made = launch(ec2)["InstanceId"]
     ec2.stop_instances(InstanceIds=[made])
@@ -74,6 +84,7 @@ def test_a_stop_says_when_and_by_whom(ec2):
     assert machine["StateReason"]["Code"] == "Client.UserInitiatedShutdown"
 
 
+@documented("batch-fails")
 def test_one_unknown_id_fails_the_whole_call(ec2):
     made = launch(ec2)["InstanceId"]
     ids = [made, "i-0ffffffffffffffff"]
@@ -81,12 +92,14 @@ def test_one_unknown_id_fails_the_whole_call(ec2):
     assert state(ec2, made) == "running"
 
 
+@documented("region-own")
 def test_a_region_is_an_account_of_its_own(ec2):
     launch(ec2)
     away = boto3.client("ec2", region_name="eu-west-1")
     assert away.describe_instances()["Reservations"] == []
 
 
+@documented("volume-unknown")
 def test_unknown_disks_groups_and_requests_have_codes_of_their_own(ec2):
     assert refused(ec2.delete_volume, VolumeId="vol-0ffffffffffffffff")[0] == "InvalidVolume.NotFound"
     assert refused(ec2.delete_security_group, GroupId="sg-0ffffffffffffffff")[0] == "InvalidGroup.NotFound"
@@ -94,6 +107,7 @@ def test_unknown_disks_groups_and_requests_have_codes_of_their_own(ec2):
     assert code == "InvalidSpotInstanceRequestID.NotFound"
 
 
+@documented("block-room", "block-market", "reservation-filter", "reservation-back")
 def test_a_block_takes_as_many_machines_as_it_has_places(ec2, fake):
     """Source: EC2 user guide, "Launch instances using Capacity Blocks"; API reference, DescribeCapacityReservations."""
     block = {"CapacityReservationId": "cr-1", "InstanceType": "p5.48xlarge", "ReservationType": "capacity-block"}

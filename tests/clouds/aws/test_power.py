@@ -11,7 +11,7 @@ from provisioner.clouds.aws.power import Power
 from provisioner.clouds.cloud import InstanceState
 from provisioner.errors import Ambiguous, CapacityError, CredentialsError, QuotaError, Rejected, Throttled
 from provisioner.vocabulary import CapacityType
-from tests.fakes import aws_rules
+from tests.fakes import aws_limits, aws_rules
 
 REGION = "us-east-1"
 
@@ -101,6 +101,9 @@ def test_e16_a_persistent_spot_machine_stops_and_starts_and_its_request_is_cance
     aws_rig.cloud.terminate_instance(aws_rig.spot, made.id)
     order = [call.operation for call in aws_rig.fake.calls]
     assert order.index("CancelSpotInstanceRequests") < order.index("TerminateInstances")
+    for _ in range(24):
+        aws_limits.pass_time(3600)
+        assert [one.id for one in aws_rules.backend(REGION).all_instances() if one._state.name != "terminated"] == []
     assert aws_rig.fake.rules.relaunched == []
 
 
