@@ -61,6 +61,10 @@ class Account:
         line = {"gpuprov": 1, "at": tags.format_time(NOW), "state": "quiet", "why": "all quiet", "quiet_s": 7200}
         return Observed(samples, console=["kernel: up"] * 50 + [json.dumps(line)])
 
+    def console(self, machine: Machine) -> Sequence[str]:
+        """What it said last."""
+        return self.observe(machine, NOW).console
+
     def write_tags(self, machine: Machine, written: Mapping[str, str]) -> None:
         """Nothing is kept."""
 

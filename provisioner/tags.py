@@ -19,6 +19,8 @@ TERMINATE_AFTER = "gpuprov:terminate-after"
 SPEC_DIGEST = "gpuprov:spec-digest"
 IDLE_THEN = "gpuprov:idle-then"
 """`stop` or `terminate`, on machines whose spec says which."""
+RUN_DIGEST = "gpuprov:run-digest"
+"""What a machine's user data starts (``stacks.provider.rerun``); ``none`` for a bare machine. Absent: made before it was written."""
 
 REQUIRED = (STACK_ID, STACK, RESOURCE, GENERATION, OWNER, EXPIRES_AT, IDLE_AFTER, TERMINATE_AFTER, SPEC_DIGEST)
 NONE = "none"

@@ -66,15 +66,6 @@ class Decision:
     basis: StackState | None
     """The state that the plan was made for."""
 
-    @property
-    def keeps_old_run(self) -> bool:
-        """Whether a live machine was made to run something else; user data counts once."""
-        made = self.basis.instance if self.basis is not None else None
-        if made is None or made.outputs.get("power") not in ("running", "pending", "stopped"):
-            return False
-        before = made.inputs.get("workload")
-        return isinstance(before, Mapping) and before.get("run") != self.inputs.workload.get("run")
-
 
 @dataclass(frozen=True, slots=True)
 class Applied:

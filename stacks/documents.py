@@ -85,13 +85,22 @@ def preview_document(stack: str, outcome: Outcome, plan: Mapping[str, Any]) -> d
             for step in outcome.steps
         ],
         "drift": drift(outcome.drift),
+        "warnings": list(outcome.warnings),
         "plan": dict(plan),
     }
 
 
 def failed_preview_document(stack: str) -> dict[str, Any]:
     """``gpuprov.preview/1`` of a preview that failed; the caller adds ``error``."""
-    return {"schema": "gpuprov.preview/1", "stack": stack, "changes": None, "steps": [], "drift": [], "plan": None}
+    return {
+        "schema": "gpuprov.preview/1",
+        "stack": stack,
+        "changes": None,
+        "steps": [],
+        "drift": [],
+        "warnings": [],
+        "plan": None,
+    }
 
 
 def down_document(ended: Ended) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class ProgramInputs:
     wait: str | None = None
     """``created`` returns without waiting for the machine to run; ``None`` waits."""
     node: Mapping[str, Any] | None = None
-    """What the plan adds for the machine itself; it counts when a machine is made."""
+    """What the plan adds for the machine itself; another start of it reaches a live machine too."""
 
 
 def inputs_of_plan(
@@ -120,7 +120,8 @@ def make_program(inputs: ProgramInputs) -> Callable[[], None]:
         common: dict[str, Any] = {"workload": inputs.workload, "offers": list(inputs.offers)}
         if inputs.root_bytes is not None:
             common["rootVolume"] = inputs.root_bytes
-        launch = CustomResource(LAUNCH, LAUNCH_NAME, {**common, **dict.fromkeys(_LAUNCH_FACTS)})
+        node = {"node": dict(inputs.node)} if inputs.node is not None else {}
+        launch = CustomResource(LAUNCH, LAUNCH_NAME, {**common, **node, **dict.fromkeys(_LAUNCH_FACTS)})
         disks = [
             CustomResource(
                 VOLUME,
@@ -142,8 +143,7 @@ def make_program(inputs: ProgramInputs) -> Callable[[], None]:
             "tags": dict(inputs.tags or {}),
             "power": "running",
         }
-        if inputs.node is not None:
-            machine["node"] = dict(inputs.node)
+        machine |= node
         if inputs.wait is not None:
             machine["wait"] = inputs.wait
         CustomResource(GPU_INSTANCE, INSTANCE_NAME, machine)

@@ -9,6 +9,7 @@ from decimal import Decimal
 from time import sleep
 from typing import Any
 
+from provisioner import tags
 from provisioner.clouds.cloud import Cloud, InstanceState
 from provisioner.errors import TimedOut
 from provisioner.units import format_usd
@@ -31,6 +32,8 @@ class Probe:
     keep_failed: bool
     price_usd_per_hour: Decimal | None = None
     """Of the whole stack, for what a wait in vain has cost; ``None`` where it is unknown."""
+    run: str | None = None
+    """What has to answer (``gpuprov:run-digest``); a line of what ran before says nothing about it."""
 
 
 def probe_of(state: StackState | None) -> Probe | None:
@@ -41,15 +44,22 @@ def probe_of(state: StackState | None) -> Probe | None:
     workload, facts = part(inputs, "workload"), part(inputs, "node")
     if not node.has_probe(workload):
         return None
-    return Probe(node.ready_limit_s(workload, facts) or 0.0, bool(part(workload, "lifecycle").get("keep_failed")))
+    keep_failed = bool(part(workload, "lifecycle").get("keep_failed"))
+    run = (state.outputs.get("cloudTags") or {}).get(tags.RUN_DIGEST)
+    return Probe(node.ready_limit_s(workload, facts) or 0.0, keep_failed, run=run)
 
 
-def is_ready(console: Sequence[str]) -> bool:
-    """Whether the workload answered after the last start that the console shows."""
+def is_ready(console: Sequence[str], run: str | None = None) -> bool:
+    """Whether the workload answered after the last start that the console shows.
+
+    Args:
+        console: its lines, oldest first.
+        run: what has to answer; a console may show what ran before for minutes.
+    """
     for line in reversed(console):
         said = _said(line)
         if said is not None and said.get("state") in (READY, DONE):
-            return True
+            return run is None or said.get("run") in (None, run)
         if said is not None and said.get("state") in _NOT:
             return False
     return False
@@ -57,10 +67,11 @@ def is_ready(console: Sequence[str]) -> bool:
 
 def ready_now(cloud: Cloud, state: StackState | None) -> bool | None:
     """Whether it answers; ``None`` where that is not probed, and running is all there is to tell."""
-    if state is None or probe_of(state) is None:
+    probe = probe_of(state)
+    if state is None or probe is None:
         return None
     console = cloud.read_console(placement_of(state.outputs), str(state.outputs["instanceId"]))
-    return is_ready(console)
+    return is_ready(console, probe.run)
 
 
 def wait(
@@ -76,7 +87,7 @@ def wait(
     begun, pause_s, told = cloud.now(), _POLL_FIRST_S, 0
     while True:
         console = cloud.read_console(place, instance_id)
-        if is_ready(console):
+        if is_ready(console, probe.run):
             return
         for line in console[told:]:
             said = _said(line)

@@ -66,8 +66,12 @@ class CloudInventory:
             samples=[Sample(at, reading) for at, reading in signals.samples],
             holds=signals.holds,
             period_s=signals.period_s,
-            console=self.cloud.read_console(place_of(machine), machine.id),
+            console=self.console(machine),
         )
+
+    def console(self, machine: Machine) -> Sequence[str]:
+        """The last lines of its serial console."""
+        return self.cloud.read_console(place_of(machine), machine.id)
 
     def write_tags(self, machine: Machine, written: Mapping[str, str]) -> None:
         """Write tags of the machine."""
@@ -203,6 +207,7 @@ def _object(outcome: Outcome, provider: str) -> dict[str, Any]:
         "reason": verdict.reason,
         "ending": None if ending is None else {"how": ending.how, "reason": ending.reason},
         "due_at": format_time(verdict.due_at) if verdict.due_at is not None else None,
+        "drain": outcome.answer,
         "error": outcome.error.message if outcome.error is not None else None,
     }
 

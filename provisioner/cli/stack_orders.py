@@ -180,11 +180,6 @@ def show_decision(decision: Decision) -> None:
     if not settings.quiet:
         print_plan(decision.plan, file=sys.stderr, color=settings.use_color)
     show_findings(decision)
-    if decision.keeps_old_run:
-        warn(
-            "what `run` starts has changed: a machine that exists keeps what it was made with; "
-            "`gpuprov down STACK --keep-data`, then `up`, starts the new one"
-        )
     if decision.provider == "sandbox":
         say(NOTHING_REAL)
 

@@ -245,6 +245,18 @@ class Cloud(Protocol):
         """Stop a running machine; ``stopping`` at first. ``Rejected`` where its market or disks do not allow a stop."""
         ...
 
+    def stop_refusal(self, placement: Placement, instance_id: str) -> str | None:
+        """Why the machine's market or disks do not allow a stop; ``None`` where they do.
+
+        Raises:
+            NotFound: it is not there.
+        """
+        ...
+
+    def set_user_data(self, placement: Placement, instance_id: str, user_data: str) -> None:
+        """What a stopped machine reads at its next boot; ``Rejected`` while it is not stopped."""
+        ...
+
     def terminate_instance(self, placement: Placement, instance_id: str) -> None:
         """End a machine and its root disk; returns before it is gone (see the module's head)."""
         ...

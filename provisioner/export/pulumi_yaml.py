@@ -38,7 +38,7 @@ def project(job: ExportJob) -> dict[str, Any]:
     if root is not None:
         common["rootVolume"] = root
     disks = [item for item in job.plan.storage if item.kind in DISK_KINDS]
-    resources: dict[str, Any] = {"launch": {"type": "gpuprov:index:Launch", "properties": dict(common)}}
+    resources: dict[str, Any] = {"launch": {"type": "gpuprov:index:Launch", "properties": common | {"node": "${node}"}}}
     for item in disks:
         properties = {"stackId": "${launch.stackId}", "name": item.name, "size": item.size_bytes} | {
             key: common[key] for key in ("offers", "workload")

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from provisioner.node.deadman import moment
+
 RunTool = Callable[[list[str]], Any]
 DRAIN_TAG = "gpuprov-reap-drain"
 """Asks the node to drain, since the machine is about to be ended from outside; ``none`` takes that back. Its value names the
@@ -82,15 +84,17 @@ class Listener:
     asked: str = ""
     closed_at_s: float | None = None
 
-    def hear(self, tags: Mapping[str, str], now_s: float) -> None:
+    def hear(self, tags: Mapping[str, str], now_s: float, wall_s: float) -> None:
         """Act on the tags of this moment.
 
         Args:
             tags: the machine's.
             now_s: monotonic seconds.
+            wall_s: the host's time; a request of another hour is of the machine's life before a stop.
         """
         request = tags.get(DRAIN_TAG) or "none"
-        if request == "none":
+        asked_at_s = moment(request)
+        if asked_at_s is None or abs(wall_s - asked_at_s) > 2 * HOLD_S:
             self._reopen("the end was taken back")
             self.asked = ""
         elif request != self.asked:

@@ -214,10 +214,10 @@ class Watch:
         if self._is_interrupted():
             return
         try:
-            tags, _ = self.node.machine.tags((DRAIN_TAG, CAUSE_TAG))
+            tags, date = self.node.machine.tags((DRAIN_TAG, CAUSE_TAG))
         except OSError:
             return
-        self.listener.hear(tags, self.node.now_s())
+        self.listener.hear(tags, self.node.now_s(), self.node.wall_s() if date is None else date)
 
     def _is_calm(self) -> bool:
         """Whether nothing works at this moment, by the same judgement as ever."""

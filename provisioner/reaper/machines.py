@@ -104,6 +104,10 @@ class Inventory(Protocol):
         """Signals and console of a machine; what cannot be read is left out, and never made up."""
         ...
 
+    def console(self, machine: Machine) -> Sequence[str]:
+        """The last lines of its serial console, oldest first."""
+        ...
+
     def write_tags(self, machine: Machine, written: Mapping[str, str]) -> None:
         """Write tags of a machine."""
         ...

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from math import floor
+from time import sleep
+from typing import Any
 
 from provisioner import tags
 from provisioner.errors import GpuprovError
 from provisioner.reaper import machines
-from provisioner.reaper.decision import STOP, Step, Verdict, decide, needs_evidence
+from provisioner.reaper.asking import CANCELLED, ask, take_back
+from provisioner.reaper.decision import STOP, Cause, Step, Verdict, decide, needs_evidence
 from provisioner.reaper.evidence import Evidence, judge
 from provisioner.reaper.machines import Inventory, Machine
 
@@ -40,6 +43,8 @@ class Outcome:
     held_back: bool = False
     """Beyond the limits of this sweep."""
     error: GpuprovError | None = None
+    answer: str | None = None
+    """What the machine answered when it was asked to drain (``asking``); ``None``: it was not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +93,14 @@ def saving(verdicts: Iterable[Verdict]) -> Decimal | None:
     return total
 
 
-def sweep(inventory: Inventory, limits: Limits, *, dry: bool = True) -> Sweep:
+def sweep(inventory: Inventory, limits: Limits, *, dry: bool = True, pause: Callable[[float], Any] = sleep) -> Sweep:
     """Look at every machine and do what is due.
+
+    Args:
+        inventory: the account.
+        limits: of this sweep.
+        dry: change nothing.
+        pause: waits so many seconds, for machines that are asked to drain.
 
     Raises:
         GpuprovError: the account cannot be listed. What goes wrong with one machine is in its outcome.
@@ -102,8 +113,10 @@ def sweep(inventory: Inventory, limits: Limits, *, dry: bool = True) -> Sweep:
     # What is due goes first, then what costs most; an unknown price may be any.
     changing.sort(key=lambda o: (o.verdict.step is not Step.ACT, -_price(o.verdict.machine), o.verdict.machine.id))
     held = {o.verdict.machine.id for o in changing[allowed:]}
+    due = [o.verdict.machine for o in changing[:allowed] if o.verdict.step is Step.ACT and not dry]
+    answers = ask(inventory, due, pause)
     done = [
-        replace(o, held_back=True) if o.verdict.machine.id in held else _carry_out(inventory, o, dry=dry)
+        replace(o, held_back=True) if o.verdict.machine.id in held else _carry_out(inventory, o, answers, dry=dry)
         for o in outcomes
     ]
     return Sweep(now, tuple(done), dry)
@@ -122,18 +135,29 @@ def _evidence(inventory: Inventory, machine: Machine, now: datetime) -> Evidence
     return judge(inventory.observe(machine, now - LOOK_BACK), now, machine.created_at)
 
 
-def _carry_out(inventory: Inventory, outcome: Outcome, *, dry: bool) -> Outcome:
-    """Do it, after a second reading of this one machine; one that works by then is left alone."""
-    verdict = outcome.verdict
-    if dry or outcome.error is not None or verdict.step in (Step.KEEP, Step.WAIT):
+def _carry_out(inventory: Inventory, outcome: Outcome, answers: Mapping[str, str], *, dry: bool) -> Outcome:
+    """Do it, after a second reading of this one machine; one that works by then is left alone, and takes work again."""
+    if dry or outcome.error is not None or outcome.verdict.step in (Step.KEEP, Step.WAIT):
         return outcome
+    machine = outcome.verdict.machine
+    done = replace(_do(inventory, outcome, answers.get(machine.id)), answer=answers.get(machine.id))
+    is_ended = done.verdict.step is Step.ACT and done.done
+    if done.answer is not None and not is_ended:
+        take_back(inventory, machine)
+    return done
+
+
+def _do(inventory: Inventory, outcome: Outcome, answer: str | None) -> Outcome:
+    verdict = outcome.verdict
     try:
         machine = inventory.look(verdict.machine)
         if machine is None:
             return Outcome(replace(verdict, step=Step.KEEP, reason="gone since the first look"))
         now = inventory.now()
         again = decide(machine, _evidence(inventory, machine, now), now)
-        if again.step is not verdict.step:
+        if answer == CANCELLED and again.cause is not Cause.OVER_AGE:
+            again = replace(again, step=Step.UNMARK, reason="work arrived while it was about to end", cause=None)
+        elif again.step is not verdict.step:
             return Outcome(again) if again.step is not Step.ACT else Outcome(replace(again, step=Step.WAIT))
         _write(inventory, again, now)
     except GpuprovError as error:

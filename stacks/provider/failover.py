@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from provisioner import tags
 from provisioner.clouds.cloud import Cloud, Instance, InstanceRequest, Placement
 from provisioner.errors import (
     Ambiguous,
@@ -313,7 +314,8 @@ class Failover:
                 expires_at=launch.expires_at,
                 owner=launch.owner,
                 stated=self.inputs.tags,
-            ),
+            )
+            | {tags.RUN_DIGEST: node.run_digest(self.inputs.workload, self.inputs.node)},
             security_group=self.group(offer),
             user_data=node.boot_data(self.inputs.workload, self.inputs.node, offer, self.inputs.volumes),
             stop_on_shutdown=node.stops(self.inputs.workload, self.inputs.node, offer),

@@ -35,6 +35,7 @@ from stacks.provider.journal import Journal
 from stacks.provider.machine import is_over, live
 from stacks.provider.machine_state import ECHOED, OUTPUTS, MachineState
 from stacks.provider.recovery import KIND, Recovery
+from stacks.provider.rerun import Given, Live, Rerun, rerun, words
 from stacks.provider.session import (
     Checked,
     Created,
@@ -85,10 +86,14 @@ class GpuInstances:
 
     def diff(self, urn: str, olds: Properties, news: Properties) -> Difference:
         """What changes; raises ``GpuprovError`` where the change is refused."""
-        found = instance_diff.diff(urn, plain_map(olds), plain_map(news))
-        state = MachineState.read(plain_map(olds))
+        before, values = plain_map(olds), plain_map(news)
+        state = MachineState.read(before)
+        again = self._rerun(state, before, values)
+        found = instance_diff.diff(urn, before, values, again)
         if found.replaces and not is_over(state.power):
-            self._check_room(state, plain_map(news))
+            self._check_room(state, values)
+        if again is not None:
+            self.session.warn(urn, words(again, state.instance_id, state.power, _given(values)))
         return found
 
     def preview_create(self, news: Properties) -> Properties:
@@ -124,8 +129,10 @@ class GpuInstances:
     def preview_update(self, olds: Properties, news: Properties) -> Properties:
         """What an update in place would leave."""
         state = MachineState.read(plain_map(olds))
-        wanted = plain_map(news).get("power", Power.RUNNING)
-        moving = {} if wanted == state.power else dict.fromkeys(("power", "ready", "publicIp", "expiresAt"), UNKNOWN)
+        values = plain_map(news)
+        wanted = values.get("power", Power.RUNNING)
+        is_moved = wanted != state.power or self._rerun(state, plain_map(olds), values) is not None
+        moving = dict.fromkeys(("power", "ready", "publicIp", "expiresAt"), UNKNOWN) if is_moved else {}
         return {**self._outputs(state, news), **wrap_map(moving)}
 
     def update(self, urn: str, olds: Properties, news: Properties) -> Properties:
@@ -195,6 +202,18 @@ class GpuInstances:
                 watch.drop_group(group.placement, group.id)
             calls.forget()
 
+    def _rerun(self, state: MachineState, before: Mapping[str, Any], values: Mapping[str, Any]) -> Rerun | None:
+        """What is to be done where the live machine has to run something else; nothing while the inputs are not known."""
+        if is_over(state.power) or has_unknown(values.get("workload")) or has_unknown(values.get("node")):
+            return None
+        given = _given(values)
+        was = before.get("workload")
+        try:
+            live = Live(state.placement, state.instance_id, state.cloud_tags)
+            return rerun(self.session.cloud, live, given, was if isinstance(was, Mapping) else {})
+        except NotFound:
+            return None  # it went a moment ago: the update tells
+
     def _check_room(self, state: MachineState, news: Mapping[str, Any]) -> None:
         """Refuse a replacement that would end a live machine where every offer is known to refuse the new one.
 
@@ -260,6 +279,12 @@ class GpuInstances:
 
         unavailable = Unavailable(session.home) if session.is_shared else None
         return Failover(session.cloud, session.lifeline, calls, slot, inputs, session.quota_family, tell, unavailable)
+
+
+def _given(values: Mapping[str, Any]) -> Given:
+    """The spec, and what the plan adds to it."""
+    facts = values.get("node")
+    return at("workload", values, read_mapping), facts if isinstance(facts, Mapping) else {}
 
 
 def _names(volumes: Any) -> list[Any]:

@@ -76,7 +76,7 @@ class InstanceInputs:
     power: Power = Power.RUNNING
     wait: Wait = Wait.READY
     node: Mapping[str, Any] = field(default_factory=dict)
-    """What the plan adds to the spec for the machine itself; it counts when a machine is made."""
+    """What the plan adds to the spec for the machine itself; another start of it reaches a live machine too."""
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> InstanceInputs:

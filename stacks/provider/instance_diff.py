@@ -25,14 +25,21 @@ from stacks.provider.inputs import (
 )
 from stacks.provider.machine import Wanted, is_over, reasons_for_new
 from stacks.provider.machine_state import STABLE, MachineState
+from stacks.provider.rerun import Rerun
 from stacks.provider.session import Difference
 from stacks.provider.values import UNKNOWN, has_unknown
 
 _UP = (InstanceState.RUNNING, InstanceState.PENDING)
 
 
-def diff(urn: str, olds: Mapping[str, Any], news: Mapping[str, Any]) -> Difference:
+def diff(urn: str, olds: Mapping[str, Any], news: Mapping[str, Any], again: Rerun | None = None) -> Difference:
     """The difference between a machine's outputs and its new inputs.
+
+    Args:
+        urn: of the resource.
+        olds: its outputs.
+        news: its inputs.
+        again: what is to be done where it has to run something else.
 
     Raises:
         UsageError: a new machine is needed and its launch does not know of it.
@@ -42,6 +49,8 @@ def diff(urn: str, olds: Mapping[str, Any], news: Mapping[str, Any]) -> Differen
     known = {key: value for key, value in news.items() if not has_unknown(value)}
     power = at("power", known, read_power) if "power" in known else Power.RUNNING
     reasons = _reasons_for_new(state, olds, news, known)
+    if again is not None and again.refusal is not None:
+        reasons[again.key] = f"it has to run something else, and {again.refusal}"
     stack_id = _mapping(news.get("launch")).get("stackId")
     if stack_id not in (None, UNKNOWN, state.stack_id):
         reasons["launch"] = "its launch is another one, with another stack-id"
@@ -53,6 +62,8 @@ def diff(urn: str, olds: Mapping[str, Any], news: Mapping[str, Any]) -> Differen
         _check_replacement(state, olds, news, known, reasons, is_missing=is_missing)
         return Difference(dict.fromkeys(reasons, True))
     changed = _changes_in_place(urn, state, olds, news, known=known, volumes=volumes)
+    if again is not None:
+        changed[again.key] = False
     if (power is Power.RUNNING) != (state.power in _UP) and not is_over(state.power):
         changed["power"] = False
     return Difference(changed, stable=STABLE)

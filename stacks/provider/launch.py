@@ -40,11 +40,12 @@ from stacks.provider.machine import (
     reasons_for_new,
     regions,
 )
+from stacks.provider.node import run_digest
 from stacks.provider.recovery import KIND, places_of
 from stacks.provider.session import Checked, Created, Difference, Found, Session, cloud_settings, echo, settings_output
 from stacks.provider.values import UNKNOWN, Properties, has_unknown, plain_map, wrap_map
 
-_READERS = {"workload": read_mapping, "offers": read_offers, "rootVolume": read_size}
+_READERS = {"workload": read_mapping, "offers": read_offers, "rootVolume": read_size, "node": read_mapping}
 _ECHOED = ("rootVolume",)
 _POOLS_MAX = 20
 _LOOK_AGAIN_S = 0.2
@@ -176,7 +177,9 @@ class Launches:
         moved = (
             {"workload": "other settings of the cloud"} if self._settings(known) != before.get("cloudSettings") else {}
         )
-        stale = self._stale(facts, before, known)
+        stale, run = self._stale(facts, before, known), _run(values)
+        if run is not None and before.get("runDigest") not in (None, run):
+            stale["runDigest"] = "what the machine runs has changed"
         is_lost = set(facts.image) - {offer.key for offer in at("offers", known, read_offers)}
         if not stale and not is_lost:
             return Decision(moved)
@@ -184,7 +187,7 @@ class Launches:
         if not seen.live:
             return Decision(moved | stale)
         current = seen.live[0]
-        forced = self._forced(before, known, current)
+        forced = self._forced(before, known, current, run=run if "runDigest" in stale else None)
         if not forced:
             return Decision(moved)
         is_fresh = self.session.cloud.now() - facts.created_at <= PERMIT
@@ -209,11 +212,18 @@ class Launches:
             stale["rootVolume"] = "the root disk has another size"
         return stale
 
-    def _forced(self, before: Mapping[str, Any], known: Mapping[str, Any], current: Instance) -> dict[str, str]:
+    def _forced(
+        self, before: Mapping[str, Any], known: Mapping[str, Any], current: Instance, *, run: str | None
+    ) -> dict[str, str]:
         """Why the live machine cannot stay."""
         wanted = Wanted(at("offers", known, read_offers), at("workload", known, read_mapping), root_volume(known))
         root_bytes = root_volume(before) if before.get("rootVolume") is not None else None
-        return reasons_for_new(wanted, current.placement, current.image, root_bytes)
+        reasons = reasons_for_new(wanted, current.placement, current.image, root_bytes)
+        if run is not None:
+            told = current.tags.get(tags.RUN_DIGEST, run)
+            if told != run and self.session.cloud.stop_refusal(current.placement, current.id) is not None:
+                reasons["runDigest"] = "the machine has to run something else, and cannot be told so"
+        return reasons
 
     def _observe_surely(self, facts: LaunchFacts, values: Mapping[str, Any]) -> Observed:
         """As ``_observe``; that no machine lives counts only where several readings in a row say so."""
@@ -351,9 +361,18 @@ class Launches:
                     "owner": facts.owner,
                     "avoid": list(facts.avoid),
                     "provider": self.session.provider,
+                    "runDigest": _run(plain_map(news)),
                 }
             ),
         }
+
+
+def _run(values: Mapping[str, Any]) -> str | None:
+    """What the inputs start; ``None`` while they are not known."""
+    workload, facts = values.get("workload"), values.get("node")
+    if has_unknown(workload) or has_unknown(facts) or not isinstance(workload, Mapping):
+        return None
+    return run_digest(workload, facts if isinstance(facts, Mapping) else {})
 
 
 def _place(entry: BillableObject) -> Placement:

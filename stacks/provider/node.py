@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
+from provisioner import tags
 from provisioner.clouds.cloud import Placement
 from provisioner.errors import Rejected
 from provisioner.node.boot import Start, user_data
@@ -69,14 +73,42 @@ def config(workload: Mapping[str, Any], node: Mapping[str, Any], offer: Placemen
         "spend_s": _spend_s(lifecycle.get("max_spend"), facts.get("price")),
         "keep_failed": bool(lifecycle.get("keep_failed")),
         "run": has_run,
-        "once": has_run and workload.get("task") in (Task.BATCH, Task.FINETUNE, Task.PRETRAIN),
+        "once": is_once(workload),
         "ports": ports,
         "ready": _probe(workload, ports),
         "ready_limit_s": ready_limit_s(workload, node),
-        "hook": list(part(part(workload, "training"), "checkpoint").get("hook") or ()),
+        "hook": hook_of(workload),
         "gpus": facts.get("gpus"),
         "spot": offer.capacity_type is CapacityType.SPOT,
+        "run_digest": run_digest(workload, node),
     }
+
+
+def run_digest(workload: Mapping[str, Any], node: Mapping[str, Any]) -> str:
+    """What the machine runs, as 32 hex digits: equal where a running machine need not be told anything new.
+
+    Limits, prices and predictions are left out: they change with the day, and tags or the next boot carry them.
+
+    Args:
+        workload: the spec.
+        node: what the plan adds.
+    """
+    begun = start(workload, node, ())
+    if begun is None:
+        return tags.NONE
+    ports = ports_of(workload)
+    facts = [asdict(begun), ports, _probe(workload, ports), hook_of(workload), is_once(workload)]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def is_once(workload: Mapping[str, Any]) -> bool:
+    """Whether the workload is a job, which ends, and not a server."""
+    return workload.get("run") is not None and workload.get("task") in (Task.BATCH, Task.FINETUNE, Task.PRETRAIN)
+
+
+def hook_of(workload: Mapping[str, Any]) -> list[str]:
+    """The checkpoint hook's words."""
+    return list(part(part(workload, "training"), "checkpoint").get("hook") or ())
 
 
 def start(workload: Mapping[str, Any], node: Mapping[str, Any], volumes: Sequence[WantedVolume]) -> Start | None:
@@ -104,6 +136,7 @@ def start(workload: Mapping[str, Any], node: Mapping[str, Any], volumes: Sequenc
         data=str(stated.get("data") or ""),
         source=source,
         adapters=adapters,
+        resumable=bool(part(part(workload, "training"), "checkpoint").get("resumable")),
         volumes={volume.name: -(-volume.size_bytes // GIB) * GIB for volume in volumes},
     )
 

@@ -78,6 +78,14 @@ class PatientCloud(Cloud):
         """As the protocol says."""
         return self._ask(lambda: self.cloud.stop_instance(placement, instance_id))
 
+    def stop_refusal(self, placement: Placement, instance_id: str) -> str | None:
+        """As the protocol says."""
+        return self._ask(lambda: self.cloud.stop_refusal(placement, instance_id))
+
+    def set_user_data(self, placement: Placement, instance_id: str, user_data: str) -> None:
+        """As the protocol says."""
+        self._ask(lambda: self.cloud.set_user_data(placement, instance_id, user_data))
+
     def terminate_instance(self, placement: Placement, instance_id: str) -> None:
         """As the protocol says."""
         self._ask(lambda: self.cloud.terminate_instance(placement, instance_id))

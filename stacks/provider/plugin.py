@@ -47,10 +47,11 @@ _THREADS = 64
 class GpuprovProvider(engine.Provider):
     """Launch, GpuInstance and Volume on one cloud."""
 
-    def __init__(self, home: Path, lifeline: Lifeline, tell: Tell) -> None:
+    def __init__(self, home: Path, lifeline: Lifeline, tell: Tell, warn: Tell) -> None:
         self._home = home
         self._lifeline = lifeline
         self._tell = tell
+        self._warn = warn
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="operation")
         self._provider = ""
         self._issued: set[tuple[str, int]] = set()
@@ -169,6 +170,7 @@ class GpuprovProvider(engine.Provider):
                 self._home,
                 self._lifeline,
                 self._tell,
+                self._warn,
                 note_made=lambda stack_id, stack: note_made(stack_id, stack, cloud.now()),
                 account=lambda: account_of(opened),
                 issued=self._issued,

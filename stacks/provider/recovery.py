@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from provisioner.clouds.cloud import Instance, InstanceState, Placement
-from provisioner.errors import Rejected
+from provisioner.errors import NotFound, Rejected
 from stacks.provider.disks import Zone, move_steps
 from stacks.provider.failover import ADOPTED, PERMIT, Failover, image_of, ordered
 from stacks.provider.identity import Slot
 from stacks.provider.inputs import InstanceInputs
 from stacks.provider.journal import Note, Stage
 from stacks.provider.machine import VISIBILITY, Wanted, covers, is_over, live, reasons_for_new
+from stacks.provider.rerun import Live, rerun
 from stacks.provider.session import Session
 
 KIND = "instance"
@@ -46,7 +47,7 @@ class Recovery:
         keep: Instance | None = None
         for instance in live(watch.find(self.slot, self.places)) or self._appearing(note):
             is_fit = not reasons_for_new(wanted, instance.placement, instance.image, None)
-            if keep is None and is_fit and not is_over(instance.state):
+            if keep is None and is_fit and not is_over(instance.state) and self._can_run(instance):
                 keep = instance
             else:
                 watch.end(instance.placement, instance.id)
@@ -56,6 +57,15 @@ class Recovery:
             walk.note(keep.placement, ADOPTED, keep.id)
             return keep
         return walk.alive(keep.placement, keep, ADOPTED)[0]
+
+    def _can_run(self, instance: Instance) -> bool:
+        """Whether the machine runs what is asked for, or can be told to."""
+        given = (self.inputs.workload, self.inputs.node)
+        try:
+            again = rerun(self.session.cloud, Live(instance.placement, instance.id, instance.tags), given, {})
+        except NotFound:
+            return False
+        return again is None or again.refusal is None
 
     def unsettled(self, note: Note | None) -> Note | None:
         """The call of an earlier run that can be made again to learn what became of it."""

@@ -34,7 +34,8 @@ def run() -> None:
 async def serve(engine_address: str, home: Path) -> None:
     """Answer the engine on a free port of the loopback until the process ends."""
     lifeline = Lifeline()
-    provider = GpuprovProvider(home, lifeline, EngineVoice(engine_address).tell)
+    voice = EngineVoice(engine_address)
+    provider = GpuprovProvider(home, lifeline, voice.tell, voice.warn)
     server = grpc.aio.server(options=CHANNEL_OPTIONS)
     servicer = GpuprovServicer(sys.argv[1:], VERSION, provider, engine_address)
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(servicer, server)

@@ -54,6 +54,8 @@ class Session:
     home: Path
     lifeline: Lifeline
     tell: Tell
+    warn: Tell = lambda _urn, _text: None
+    """Say what somebody should know before an update."""
     quota_family: Callable[[Placement], str] = catalog_quota_family
     note_made: Callable[[str, str], None] = lambda _stack_id, _stack: None
     """Write a new stack-id and its stack's name down for `gc`."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from provisioner import tags
 from provisioner.clouds.cloud import Instance, InstanceState
 from provisioner.errors import CapacityError, CloudError, QuotaError
-from stacks.provider import lifetime
+from stacks.provider import lifetime, node
 from stacks.provider.failover import Failover
 from stacks.provider.identity import Slot, object_tags
 from stacks.provider.inputs import InstanceInputs, Power
@@ -56,6 +56,7 @@ class Upkeep:
         self.walk.group(self.instance.placement)
         if self.instance.state is InstanceState.PENDING and self.walk.waits:
             self._until_running()
+        self._tell_start()
         if self.inputs.power is Power.RUNNING:
             self._start()
         self._attach_disks()
@@ -78,6 +79,22 @@ class Upkeep:
         if changed:
             self.session.cloud.set_tags(self.instance.placement, self.instance.id, changed)
             self.instance = replace(self.instance, tags={**self.instance.tags, **changed})
+
+    def _tell_start(self) -> None:
+        """Let the machine run what the inputs say: it is stopped, told so, and marked as told before anything starts it."""
+        wanted = node.run_digest(self.inputs.workload, self.inputs.node)
+        if self.instance.tags.get(tags.RUN_DIGEST, wanted) == wanted:
+            return
+        self._stop()
+        machine = self.instance
+        if machine.state is not InstanceState.STOPPED:
+            raise CloudError(
+                f"{machine.id} is {machine.state} after it was stopped to run something else",
+                remedy="run the command again: it makes a new one",
+            )
+        data = node.boot_data(self.inputs.workload, self.inputs.node, machine.placement, self.inputs.volumes)
+        self.session.cloud.set_user_data(machine.placement, machine.id, data)
+        self._set({tags.RUN_DIGEST: wanted})
 
     def _start(self) -> None:
         """Start a stopped machine: its new end is written before it runs, and no other machine is ever made for it."""

@@ -26,7 +26,14 @@ class EngineVoice:
 
     def tell(self, urn: str, text: str) -> None:
         """Say a line about a resource."""
-        request = engine_pb2.LogRequest(severity=engine_pb2.INFO, message=text, urn=urn)
+        self._log(engine_pb2.INFO, urn, text)
+
+    def warn(self, urn: str, text: str) -> None:
+        """Say what somebody should know before an update; a preview shows it too."""
+        self._log(engine_pb2.WARNING, urn, text)
+
+    def _log(self, severity: engine_pb2.LogSeverity.ValueType, urn: str, text: str) -> None:
+        request = engine_pb2.LogRequest(severity=severity, message=text, urn=urn)
         try:
             self._engine().Log(request, timeout=_TIMEOUT_S)
         except grpc.RpcError as error:

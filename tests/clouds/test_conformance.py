@@ -143,6 +143,28 @@ def test_a_market_without_stop_refuses_it_and_the_machine_runs_on(rig):
     assert rig.cloud.get_instance(rig.spot, made.id).state is InstanceState.RUNNING
 
 
+def test_whether_a_stop_is_allowed_can_be_asked_before(rig):
+    made = rig.cloud.create_instance(rig.request())
+    spot = rig.cloud.create_instance(rig.request("spot", placement=rig.spot))
+    rig.wait()
+    assert rig.cloud.stop_refusal(rig.here, made.id) is None
+    assert "cannot be stopped" in rig.cloud.stop_refusal(rig.spot, spot.id)
+
+
+def test_user_data_changes_while_the_machine_is_stopped_and_only_then(rig):
+    made = rig.cloud.create_instance(rig.request())
+    rig.wait()
+    with pytest.raises(Rejected, match="stopped"):
+        rig.cloud.set_user_data(rig.here, made.id, "#cloud-config\n{}\n")
+    rig.cloud.stop_instance(rig.here, made.id)
+    rig.wait()
+    rig.cloud.set_user_data(rig.here, made.id, "#cloud-config\n{}\n")
+    rig.cloud.set_user_data(rig.here, made.id, "#cloud-config\n{}\n")
+    rig.cloud.start_instance(rig.here, made.id)
+    rig.wait()
+    assert rig.cloud.get_instance(rig.here, made.id).state is InstanceState.RUNNING
+
+
 def test_set_tags_merges(rig):
     made = rig.cloud.create_instance(rig.request())
     rig.wait()

@@ -164,3 +164,31 @@ def test_an_edit_updates_and_a_smaller_gpu_replaces(bench):
     assert [machine.id for machine in bench.machines()] == [first]
     assert bench.down().code == 0
     assert bench.running_bill() == []
+
+
+def test_an_edited_run_reaches_the_live_machine_and_a_start_without_room_goes_on_later(make_bench):
+    bench = make_bench(extra='storage: {data: 50GiB}\nrun: {image: "x@sha256:1", command: [old], ports: [8000]}')
+    made = bench.up().document["outputs"]
+    text = bench.spec.read_text()
+    bench.spec.write_text(text.replace("[old]", "[new]"))
+    shown = bench.run("preview", str(bench.spec), "--format", "json").document
+    assert (shown["changes"]["update"], shown["changes"]["replace"]) == (1, 0)
+    assert any("is stopped, told so and started again" in warning for warning in shown["warnings"])
+    assert bench.run("up", str(bench.spec)).code == 2, "nobody said yes"
+    assert bench.machines()[0].state == "running"
+    pool = "/".join(made[key] for key in ("cloud", "region", "zone", "instance_type", "capacity_type"))
+    bench.sandbox("capacity", "set", pool, "0")
+    refused = bench.up()
+    assert refused.code == 7, refused.err
+    assert [machine.state for machine in bench.machines()] == ["stopped"]
+    assert refused.document["outputs"]["volume_ids"] == made["volume_ids"]
+    bench.sandbox("capacity", "clear")
+    done = bench.up()
+    assert done.code == 0, done.err
+    assert done.document["outputs"]["instance_id"] == made["instance_id"]
+    assert done.document["outputs"]["ready"] is True
+    assert [machine.state for machine in bench.machines()] == ["running"]
+    assert bench.up().document["changes"]["same"] == 3
+    assert bench.most_machines_at_once() == 1
+    assert bench.down().code == 0
+    assert bench.running_bill() == []

@@ -28,6 +28,7 @@ from moto.ec2.models.availability_zones_and_regions import Region, RegionsAndZon
 from moto.ec2.models.instances import InstanceBackend, StateReason
 from moto.ec2.models.security_groups import SecurityGroupBackend
 from moto.ec2.responses import EC2Response
+from moto.ec2.responses.instances import InstanceResponse
 from moto.ec2.utils import filter_dict_attribute_mapping
 
 ACCOUNT = "123456789012"
@@ -361,6 +362,32 @@ def _end(original: Any) -> Any:
 patch(InstanceBackend, "stop_instances", _stop)
 patch(InstanceBackend, "start_instances", _start)
 patch(InstanceBackend, "terminate_instances", _end)
+
+
+def _change(original: Any) -> Any:
+    def modify_instance_attribute(self: Any, instance_id: str, key: str, value: Any) -> Any:
+        one = self.get_instance(instance_id)
+        if key == "user_data" and one._state.name != "stopped":
+            raise refuse("IncorrectInstanceState", f"The instance '{instance_id}' is not in the 'stopped' state.")
+        return original(self, instance_id, key, value)
+
+    return modify_instance_attribute
+
+
+def _read_start(original: Any) -> Any:
+    def handler(self: Any) -> Any:
+        # moto decodes the user data of this call twice; EC2 and the SDK agree on once.
+        value = self._get_param("UserData.Value")
+        if value is None:
+            return original(self)
+        self.ec2_backend.modify_instance_attribute(self._get_param("InstanceId"), "user_data", value)
+        return True
+
+    return handler
+
+
+patch(InstanceResponse, "_dot_value_instance_attribute_handler", _read_start)
+patch(InstanceBackend, "modify_instance_attribute", _change)
 
 
 # Disks and groups

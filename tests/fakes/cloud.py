@@ -116,6 +116,8 @@ class FakeCloud(Cloud):
     machines: dict[str, _Machine] = field(default_factory=dict)
     disks: dict[str, _Disk] = field(default_factory=dict)
     groups: dict[str, tuple[Placement, dict[str, str], tuple[object, ...]]] = field(default_factory=dict)
+    user_data: dict[str, str] = field(default_factory=dict)
+    """Of machines that were told another start since they were made."""
     images: int = 0
     _groups_made: dict[str, datetime] = field(default_factory=dict)
     _spent_disks: dict[str, str] = field(default_factory=dict)
@@ -215,6 +217,22 @@ class FakeCloud(Cloud):
             return self._now(machine)
 
         return self._call("stop_instance", placement.key, act)
+
+    def stop_refusal(self, placement: Placement, instance_id: str) -> str | None:
+        def act() -> str | None:
+            spot = self._existing(instance_id).instance.placement.capacity_type is CapacityType.SPOT
+            return "a one-time spot instance cannot be stopped" if spot else None
+
+        return self._call("stop_refusal", placement.key, act)
+
+    def set_user_data(self, placement: Placement, instance_id: str, user_data: str) -> None:
+        def act() -> None:
+            machine = self._existing(instance_id)
+            if self._now(machine).state is not InstanceState.STOPPED:
+                raise Rejected(f"{instance_id} is not stopped")
+            self.user_data[instance_id] = user_data
+
+        self._call("set_user_data", placement.key, act)
 
     def terminate_instance(self, placement: Placement, instance_id: str) -> None:
         def act() -> None:

@@ -59,6 +59,7 @@ class MiniEngine:
             self.home,
             lifeline,
             lambda _urn, text: self.told.append(text),
+            lambda _urn, text: self.told.append(text),
             quota_family=lambda offer: offer.instance_type.partition(".")[0],
         )
 
@@ -77,7 +78,7 @@ class MiniEngine:
         if refresh:
             self.refresh()
         self.steps = []
-        common = {key: program[key] for key in ("workload", "offers", "rootVolume") if key in program}
+        common = {key: program[key] for key in ("workload", "offers", "rootVolume", "node") if key in program}
         self._step("launch", wrap_map(common))
         launch = {fact: self.outputs("launch")[fact] for fact in FACTS}
         disks = dict(program.get("disks", {}))

@@ -90,6 +90,12 @@ def _living(world: World, home: Path) -> None:
     world.cloud.clock.advance(timedelta(minutes=10))
 
 
+def _running_other(world: World, home: Path) -> None:
+    workload = {**program()["workload"], "run": {"command": ["serve"], "ports": [8000]}}
+    Controller(world, home, Pace(world)).up(program(disks=_DISKS, workload=workload))
+    world.cloud.clock.advance(timedelta(minutes=10))
+
+
 def _lost(world: World, home: Path) -> None:
     _living(world, home)
     world.cloud.reclaim(world.own_machines[0].id)
@@ -113,6 +119,7 @@ SCENES: Mapping[str, Scene] = {
         Scene("adopt", _orphaned, _up(), keeps_machine=True),
         Scene("unchanged", _living, _up(), keeps_machine=True),
         Scene("replace", _living, _up(rootVolume="200GiB")),
+        Scene("rerun", _running_other, _up(), keeps_machine=True),
         Scene("lost", _lost, _up()),
         Scene("delete", _living, _down, leaves_machine=False),
     )

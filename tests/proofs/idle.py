@@ -16,6 +16,7 @@ from tests.fakes.traces import BUSY, FAULTS, IDLE, PERIOD_S, THRESHOLD_S, Look, 
 from tests.node.kills import REAL_LEASE_S, DeadMan, kill_runs, real_runs
 from tests.node.test_corpus import ended_at
 from tests.node.test_drain import lost_requests
+from tests.reaper.test_asking import lost_by_reap
 
 BUSY_TRACES = 3000
 IDLE_TRACES = 1000
@@ -62,9 +63,10 @@ def main(arguments: list[str] | None = None) -> int:
     counts |= {name: rule_counts(rule, BUSY_TRACES, IDLE_TRACES) for name, rule in RULES.items()}
     blind = sum(ended_at(fault_trace(name, seed)) is not None for name in FAULTS for seed in range(20))
     lost, served = lost_requests(INTERLEAVINGS)
+    reaped = lost_by_reap(INTERLEAVINGS)
     with tempfile.TemporaryDirectory(prefix="gpuprov-idle-") as folder:
         runs, real = kill_runs(Path(folder), options.kills), real_runs(Path(folder), options.real)
-    text = page(counts, blind, (lost, served), runs, real)
+    text = page(counts, blind, ((lost, served), reaped), runs, real)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(text, encoding="utf-8")
     print(text)
@@ -72,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
     late = [run for run in runs + real if not run.is_in_time]
     for run in late:
         print(run, file=sys.stderr)
-    return int(bool(ours.kills or ours.early or ours.found < IDLE_TRACES or blind or lost or late))
+    return int(bool(ours.kills or ours.early or ours.found < IDLE_TRACES or blind or lost or reaped[0] or late))
 
 
 def ends_of(runs: list[DeadMan]) -> str:
@@ -86,7 +88,11 @@ def ends_of(runs: list[DeadMan]) -> str:
 
 
 def page(
-    counts: Mapping[str, Counts], blind: int, requests: tuple[int, int], runs: list[DeadMan], real: list[DeadMan]
+    counts: Mapping[str, Counts],
+    blind: int,
+    requests: tuple[tuple[int, int], tuple[int, int, int]],
+    runs: list[DeadMan],
+    real: list[DeadMan],
 ) -> str:
     """The result for people, dated, with the commit that it was made from."""
     rows = "\n".join(
@@ -107,7 +113,9 @@ found is an end within the threshold and two looks.
 {rows}
 
 - Sensor faults: {len(FAULTS)} kinds, 20 traces each on a machine without work: {blind} ended by idleness (unknown is busy; the lifetime ends them).
-- Teardown against a request: {INTERLEAVINGS:,} interleavings, {requests[1]:,} requests taken, {requests[0]} lost.
+- Teardown against a request: {INTERLEAVINGS:,} interleavings, {requests[0][1]:,} requests taken, {requests[0][0]} lost.
+- The same with `reap` from outside, which asks the machine first: {INTERLEAVINGS:,} interleavings, {requests[1][1]:,} requests taken,
+  {requests[1][2]:,} machines ended, {requests[1][0]} lost.
 
 The real processes, with injected clocks and short leases: the controller (who renews the lease), the watcher, or both are
 killed at a random moment, with clock steps of up to 10 years and a reboot in a third of the runs. The machine must end within

@@ -74,6 +74,9 @@ class Account:
     def observe(self, machine: Machine, since: datetime) -> Observed:
         return self.seen.get(machine.id, Observed())
 
+    def console(self, machine: Machine) -> Sequence[str]:
+        return self.seen.get(machine.id, Observed()).console
+
     def write_tags(self, machine: Machine, written: Mapping[str, str]) -> None:
         self.held[machine.id] = replace(self.held[machine.id], tags={**self.held[machine.id].tags, **written})
 

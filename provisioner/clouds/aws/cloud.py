@@ -120,6 +120,14 @@ class AwsCloud:
         """See ``Cloud.stop_instance``."""
         return self._power.stop(placement, instance_id)
 
+    def stop_refusal(self, placement: Placement, instance_id: str) -> str | None:
+        """See ``Cloud.stop_refusal``."""
+        return self._power.stop_refusal(placement, instance_id)
+
+    def set_user_data(self, placement: Placement, instance_id: str, user_data: str) -> None:
+        """See ``Cloud.set_user_data``."""
+        self._power.set_user_data(placement, instance_id, user_data)
+
     def terminate_instance(self, placement: Placement, instance_id: str) -> None:
         """See ``Cloud.terminate_instance``."""
         self._power.terminate(placement, instance_id)

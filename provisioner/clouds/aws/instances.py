@@ -213,7 +213,7 @@ class Instances:
         if request.security_group is not None:
             parameters["SecurityGroupIds"] = [request.security_group]
         if request.user_data:
-            parameters["UserData"] = _user_data(request.user_data)
+            parameters["UserData"] = user_data_bytes(request.user_data)
         if self.settings.instance_profile:
             key = "Arn" if self.settings.instance_profile.startswith("arn:") else "Name"
             parameters["IamInstanceProfile"] = {key: self.settings.instance_profile}
@@ -284,7 +284,7 @@ def _about_token(kind: type[TokenMismatch], token: str, error: TokenMismatch) ->
     return kind(f"{error.message} (token {token})", where=error.where, remedy=error.remedy)
 
 
-def _user_data(text: str) -> bytes:
+def user_data_bytes(text: str) -> bytes:
     """A start script within EC2's limit; a longer one is packed, always to the same bytes.
 
     Raises:

@@ -14,7 +14,7 @@ from typing import Any
 
 from provisioner.clouds.aws import views
 from provisioner.clouds.aws.errors import code_of
-from provisioner.clouds.aws.instances import Instances
+from provisioner.clouds.aws.instances import Instances, user_data_bytes
 from provisioner.clouds.aws.views import Described
 from provisioner.clouds.cloud import Instance, InstanceState, Placement
 from provisioner.errors import CapacityError, CredentialsError, NotFound, QuotaError, Rejected, Throttled
@@ -69,6 +69,27 @@ class Power:
             raise Rejected(f"{instance_id}: {refusal}", remedy="terminate it instead: `gpuprov down`")
         self.instances.api.call("ec2", "StopInstances", placement.region, InstanceIds=[instance_id])
         return replace(seen, state=InstanceState.STOPPING, public_ip=None)
+
+    def stop_refusal(self, placement: Placement, instance_id: str) -> str | None:
+        """See ``Cloud.stop_refusal``."""
+        return self._stop_refusal(self.instances.existing(placement, instance_id), placement)
+
+    def set_user_data(self, placement: Placement, instance_id: str, user_data: str) -> None:
+        """See ``Cloud.set_user_data``.
+
+        Source: EC2 user guide, "Run commands when you launch" (user data can be changed while the instance is stopped).
+        """
+        described = self.instances.existing(placement, instance_id)
+        state = views.state(described)
+        if state is not InstanceState.STOPPED:
+            raise Rejected(f"{instance_id} is {state}; its user data can be changed while it is stopped")
+        self.instances.api.call(
+            "ec2",
+            "ModifyInstanceAttribute",
+            placement.region,
+            InstanceId=instance_id,
+            UserData={"Value": user_data_bytes(user_data)},
+        )
 
     def terminate(self, placement: Placement, instance_id: str) -> None:
         """See ``Cloud.terminate_instance``."""

@@ -54,7 +54,8 @@ _USED = {
 """Call -> objects of others that it refers to."""
 
 CHANGE = ("ec2:AttachVolume", "ec2:AuthorizeSecurityGroupIngress", "ec2:ModifyVolume", "ec2:RevokeSecurityGroupIngress")
-POWER = ("ec2:StartInstances", "ec2:StopInstances")
+POWER = ("ec2:ModifyInstanceAttribute", "ec2:StartInstances", "ec2:StopInstances")
+"""``ModifyInstanceAttribute`` changes the user data of a stopped machine: what it runs."""
 END = ("ec2:CancelSpotInstanceRequests", "ec2:TerminateInstances")
 SWEEP = ("ec2:DeleteSecurityGroup", "ec2:DeleteVolume")
 _TAG = "ec2:CreateTags"

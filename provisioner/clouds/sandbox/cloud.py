@@ -18,7 +18,7 @@ from provisioner.clouds.cloud import (
     Volume,
     VolumeRequest,
 )
-from provisioner.clouds.sandbox import instances, inventory, metrics, network, storage
+from provisioner.clouds.sandbox import instances, inventory, machines, metrics, network, storage
 from provisioner.clouds.sandbox.api import Api
 from provisioner.clouds.sandbox.call import About, Call
 from provisioner.clouds.sandbox.clock import Host, from_us
@@ -109,6 +109,18 @@ class SandboxCloud:
         """See ``Cloud.stop_instance``."""
         about = About("stop_instance", placement.key, object_id=instance_id)
         return self._api.perform(about, lambda call: instances.stop(call, placement, instance_id))
+
+    def stop_refusal(self, placement: Placement, instance_id: str) -> str | None:
+        """See ``Cloud.stop_refusal``."""
+        about = About("stop_refusal", placement.key, object_id=instance_id)
+        return self._api.perform(
+            about, lambda call: machines.stop_refusal(instances.existing(call, placement, instance_id))
+        )
+
+    def set_user_data(self, placement: Placement, instance_id: str, user_data: str) -> None:
+        """See ``Cloud.set_user_data``."""
+        about = About("set_user_data", placement.key, object_id=instance_id)
+        self._api.perform(about, lambda call: instances.set_user_data(call, placement, instance_id, user_data))
 
     def terminate_instance(self, placement: Placement, instance_id: str) -> None:
         """See ``Cloud.terminate_instance``."""

@@ -134,6 +134,22 @@ def stop(call: Call, placement: Placement, instance_id: str) -> Instance:
     return view(call, _move(call, machine, InstanceState.STOPPING, stopped_us))
 
 
+def set_user_data(call: Call, placement: Placement, instance_id: str, user_data: str) -> None:
+    """Change what a stopped machine reads at its next boot.
+
+    Raises:
+        NotFound: there is no such machine.
+        Rejected: it is not stopped.
+    """
+    machine = existing(call, placement, instance_id)
+    if machine.state is not InstanceState.STOPPED:
+        raise rejected(
+            "bad-state", machine.cloud, f"{machine.id} is {machine.state}; its user data changes while stopped"
+        )
+    machines.save(call.connection, replace(machine, user_data=user_data))
+    call.note(Effect.CHANGED, machine.id)
+
+
 def terminate(call: Call, placement: Placement, instance_id: str) -> None:
     """End a machine and its root disk; one that is gone, or never was, is fine."""
     machine = machines.load(call.connection, instance_id)

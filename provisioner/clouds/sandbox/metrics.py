@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from sqlite3 import Connection
 from typing import Any
 
-from provisioner.clouds.cloud import Signals
+from provisioner.clouds.cloud import InstanceState, Signals
 from provisioner.clouds.sandbox import latencies, machines, power
 from provisioner.clouds.sandbox.call import Call
 from provisioner.clouds.sandbox.clock import from_us, to_us
 from provisioner.errors import NotFound, UsageError
-from provisioner.tags import format_time
+from provisioner.node.drain import DRAIN_TAG
+from provisioner.tags import NONE, RUN_DIGEST, format_time
 
 PER_GPU = ("gpu_utilization_percent", "gpu_memory_used_bytes", "gpu_power_watts")
 """Signals with one value a GPU: a list of numbers and nulls."""
@@ -119,11 +120,30 @@ def console(call: Call, instance_id: str) -> tuple[str, ...]:
     if machine is not None and machine.running_us is not None and _PROBED in machine.user_data:
         ready_us = machine.running_us + latencies.read_us(call.connection, "ready")
         if ready_us <= call.now_us:
-            said = {"gpuprov": 1, "at": format_time(from_us(ready_us)), "state": "ready"}
+            said = {
+                "gpuprov": 1,
+                "at": format_time(from_us(ready_us)),
+                "state": "ready",
+                "run": machine.tags.get(RUN_DIGEST),
+            }
             # Lines of one moment keep their order: the machine came up before its workload.
             lines.append((ready_us, json.dumps(said)))
             lines.sort(key=lambda entry: entry[0])
+    if machine is not None and (answer := _answer(call, machine, [line for _, line in lines])) is not None:
+        lines.append((call.now_us, answer))
     return tuple(line for _, line in lines[-CONSOLE_LINES:])
+
+
+def _answer(call: Call, machine: machines.Machine, lines: Sequence[str]) -> str | None:
+    """What the machine's watcher answers to a request to drain: a machine whose console has any word of one has a watcher."""
+    request = machine.tags.get(DRAIN_TAG, NONE)
+    if request == NONE or machine.state is not InstanceState.RUNNING or not any('{"gpuprov"' in line for line in lines):
+        return None
+    last = _last(call.connection, machine.id)
+    used = [value for value in last.get("gpu_utilization_percent") or () if value]
+    works = bool(used or last.get("requests_in_flight"))
+    facts = {"state": "busy", "act": "cancelled"} if works else {"state": "drained"}
+    return json.dumps({"gpuprov": 1, "at": format_time(from_us(call.now_us)), **facts, "request": request})
 
 
 def signals(call: Call, instance_id: str, since: datetime) -> Signals:

@@ -36,7 +36,9 @@ def life(rig, cloud, key, **request):
     cloud.attach_volume(place, machine.id, volume.id)
     cloud.grow_volume(place, volume.id, 600 * GIB)
     cloud.set_tags(place, machine.id, {"Name": "chat of ana"})
+    assert cloud.stop_refusal(place, machine.id) is None
     cloud.stop_instance(place, machine.id)
+    cloud.set_user_data(place, machine.id, "#cloud-config\n{}\n")
     cloud.start_instance(place, machine.id)
     cloud.terminate_instance(place, machine.id)
     cloud.delete_volume(place, volume.id)

@@ -62,12 +62,22 @@ def starting(mini: MiniEngine) -> None:
     mini.up(program(disks=DISKS))
 
 
+def other_run(mini: MiniEngine) -> None:
+    mini.up(program(disks=DISKS))
+
+
 def ending(mini: MiniEngine) -> None:
     mini.destroy()
 
 
 def _with_machine(mini: MiniEngine) -> None:
     mini.up(program(disks=DISKS))
+    mini.cloud.clock.advance(timedelta(minutes=10))
+
+
+def _running_other(mini: MiniEngine) -> None:
+    workload = {**program()["workload"], "run": {"command": ["serve"], "ports": [8000]}}
+    mini.up(program(disks=DISKS, workload=workload))
     mini.cloud.clock.advance(timedelta(minutes=10))
 
 
@@ -106,6 +116,7 @@ SCENES: dict[str, tuple[Act, Act]] = {
     "reclaimed": (_reclaimed, after_reclaim),
     "replacement": (_with_machine, replacement),
     "starting": (_stopped, starting),
+    "other run": (_running_other, other_run),
     "ending": (_with_machine, ending),
 }
 

@@ -63,7 +63,7 @@ def run(call: Any) -> Any:
 
 @pytest.fixture
 def plugin(home: Path) -> GpuprovProvider:
-    return GpuprovProvider(home, Lifeline(), lambda *_: None)
+    return GpuprovProvider(home, Lifeline(), lambda *_: None, lambda *_: None)
 
 
 def configure(plugin: GpuprovProvider, cloud: str | None = None, **variables: str) -> str:
@@ -94,7 +94,7 @@ def test_each_cloud_settings_of_a_spec_open_the_cloud_once(
 ) -> None:
     opened: list[Any] = []
     monkeypatch.setattr(
-        "stacks.provider.plugin.open_cloud", lambda _n, _h, s: opened.append(s) or FakeCloud(name="aws")
+        "stacks.provider.plugin.open_cloud", lambda _n, _h, s, *_: opened.append(s) or FakeCloud(name="aws")
     )
     configure(plugin, "aws")
     for vpc in ("vpc-1", "vpc-2", "vpc-1"):
