@@ -6,11 +6,11 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from provisioner.errors import EngineMissing, GpuprovError
 from stacks.engine.find import find_engine
@@ -40,7 +40,7 @@ class Identified(Protocol):
 def examine(home: Path, cloud: str, spec: Path | None = None, today: date | None = None) -> list[Finding]:
     """All findings, in the order in which a person would mend them. Nothing is changed, fetched or created."""
     findings = [_engine(), *_programs(), _home(home), _state(home), _catalog(today or datetime.now(UTC).date())]
-    findings.append(_cloud(cloud, home))
+    findings.append(_cloud(cloud, home, _settings(cloud, spec)))
     if spec is not None:
         findings.append(_spec(spec))
         if all(finding.state != "broken" for finding in findings[-2:]):
@@ -136,11 +136,24 @@ def _catalog(today: date) -> Finding:
     return Finding("catalog", "ok", found)
 
 
-def _cloud(cloud: str, home: Path) -> Finding:
+def _settings(cloud: str, spec: Path | None) -> Mapping[str, Any] | None:
+    """The spec's own settings of the cloud, its profile above all; a spec that does not read has a finding of its own."""
+    from provisioner.workload.load import load
+
+    if spec is None:
+        return None
+    try:
+        found = load(spec).workload.to_document().get(cloud)
+    except GpuprovError:
+        return None
+    return found if isinstance(found, Mapping) else None
+
+
+def _cloud(cloud: str, home: Path, settings: Mapping[str, Any] | None) -> Finding:
     from stacks.clouds import open_cloud
 
     def look() -> str:
-        opened = open_cloud(cloud, home)
+        opened = open_cloud(cloud, home, settings)
         if isinstance(opened, Identified):
             return opened.identity()
         opened.list_objects()

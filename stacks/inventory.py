@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from provisioner import tags
-from provisioner.clouds.cloud import BillableObject, Cloud
+from provisioner.clouds.cloud import AGE_UNKNOWN, BillableObject, Cloud
 from provisioner.errors import GpuprovError, Leaked
 from provisioner.tags import format_time
 from provisioner.units import decimal_string, format_usd
@@ -126,7 +126,7 @@ def object_document(entry: BillableObject, provider: str) -> dict[str, Any]:
         "price_usd_per_hour": None
         if entry.price_usd_per_hour is None
         else decimal_string(Decimal(entry.price_usd_per_hour)),
-        "created_at": format_time(entry.created_at),
+        "created_at": None if entry.extra.get(AGE_UNKNOWN) else format_time(entry.created_at),
         "size_bytes": int(entry.extra["size_bytes"]) if entry.extra.get("size_bytes") else None,
         "instance_type": entry.extra.get("instance_type"),
     }

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from provisioner import tags
-from provisioner.clouds.cloud import BillableObject, InstanceState
+from provisioner.clouds.cloud import AGE_UNKNOWN, BillableObject, InstanceState
 from provisioner.reaper.machines import duration, moment
 from provisioner.tags import format_time
 
@@ -19,6 +19,8 @@ YOUNG = timedelta(minutes=15)
 """Younger objects may be of an ``up`` in progress."""
 GRACE = timedelta(hours=1)
 """How long after its end a machine is left to the timer on it."""
+NEVER_MADE = ("address", "snapshot")
+"""Kinds that gpuprov never makes: a person or a backup service has copied our tags, so only a name removes them."""
 _RUNS = (InstanceState.PENDING.value, InstanceState.RUNNING.value)
 
 
@@ -99,6 +101,10 @@ def _judge(
         return None
     if stack_id not in books.made:
         return Judgement(entry, Verdict.FOREIGN, "this backend did not make its stack-id; --stack-id names it")
+    if entry.kind in NEVER_MADE:
+        return Judgement(
+            entry, Verdict.FOREIGN, f"gpuprov makes no {entry.kind}: its tags were copied; --stack-id names it"
+        )
     if books.unreadable:
         return Judgement(
             entry, Verdict.UNKNOWN, f"the state of {', '.join(books.unreadable)} cannot be read, and may hold it"
@@ -106,7 +112,8 @@ def _judge(
     if busy:
         return Judgement(entry, *busy)
     age = now - entry.created_at
-    if age < YOUNG:
+    # What says no age is an interface without a machine: no `up` makes one of these.
+    if age < YOUNG and AGE_UNKNOWN not in entry.extra:
         return Judgement(entry, Verdict.IN_PROGRESS, f"{_minutes(age)} min old: an `up` may be making it")
     return Judgement(entry, Verdict.ORPHAN, f"stack {books.made[stack_id]!r} of this backend holds it no more")
 
@@ -122,8 +129,8 @@ def is_part(entry: BillableObject) -> bool:
 
 
 def in_order(judgements: Iterable[Judgement]) -> list[Judgement]:
-    """Machines before what they hold on to: disks, then groups."""
-    rank = {"spot-request": 0, "instance": 1, "volume": 2, "security-group": 3}
+    """Machines before what they hold on to: interfaces and disks, then groups."""
+    rank = {"spot-request": 0, "instance": 1, "network-interface": 2, "volume": 3, "security-group": 4}
     return sorted(judgements, key=lambda one: (rank.get(one.entry.kind, 9), one.entry.id))
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from provisioner import tags
-from provisioner.clouds.cloud import BillableObject, Cloud, Placement
+from provisioner.clouds.cloud import BillableObject, Cloud, Placement, Survey
 from provisioner.errors import CloudError, GpuprovError, Leaked, Rejected, UsageError
 from provisioner.vocabulary import CapacityType
 from stacks.clouds import error_of_unlisted, survey
-from stacks.inventory import describe, object_document
+from stacks.inventory import describe, object_document, price_of
 from stacks.locks import engine_locks, is_held, lock_path
 from stacks.made import made_file, read_made
 from stacks.orphans import Books, Judgement, Verdict, in_order, is_part, judge_all, machine_of
@@ -23,6 +23,19 @@ from stacks.provider.lifeline import Lifeline
 from stacks.provider.machine import Watch
 from stacks.provider.patience import PatientCloud
 from stacks.site import Site
+
+
+@runtime_checkable
+class Straying(Protocol):
+    """A cloud that knows kinds which only ``gc`` looks for."""
+
+    def survey_with_strays(self) -> Survey:
+        """Everything that could be listed, those kinds included, and why the rest could not."""
+        ...
+
+    def end_stray(self, region: str, kind: str, object_id: str) -> None:
+        """End one of them."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +56,19 @@ class Swept:
     fates: tuple[Fate, ...]
     unlisted: Mapping[str, GpuprovError]
     is_dry: bool
+    held: frozenset[str] = frozenset()
+    """Stack-ids that stacks of the backend hold: their objects are no leak."""
 
     def error(self) -> GpuprovError | None:
         """What must be told as a failure: objects that did not go, then regions that could not be seen."""
         stuck = [fate for fate in self.fates if fate.trouble is not None]
         if stuck:
             names = "; ".join(f"{describe(fate.judgement.entry)} ({fate.trouble})" for fate in stuck)
-            return Leaked(f"this could not be removed: {names}", remedy="run the command again")
+            is_leak = any(
+                price_of(f.judgement.entry) != 0 and _stack_id(f.judgement.entry) not in self.held for f in stuck
+            )
+            failure = Leaked if is_leak else CloudError
+            return failure(f"this could not be removed: {names}", remedy="mend what the message says, and run it again")
         return error_of_unlisted(self.unlisted)
 
 
@@ -79,18 +98,25 @@ def sweep(
     patient = PatientCloud(cloud, lifeline or Lifeline())
     books, named = read_books(site), frozenset(stack_ids)
     _refuse_own(books, named)
-    seen = survey(cloud)
+    seen = cloud.survey_with_strays() if isinstance(cloud, Straying) else survey(cloud)
     judged = judge_all(seen.objects, books, patient.now(), named)
     if not yes:
         return Swept(cloud.provider, tuple(Fate(one) for one in judged), seen.unlisted, is_dry=True)
     gone: set[str] = set()
+    stuck: list[BillableObject] = []
     fates: dict[str, Fate] = {one.entry.id: Fate(one) for one in judged}
     for one in in_order(one for one in judged if one.verdict.is_removable and not is_part(one.entry)):
+        user = next((machine for machine in stuck if _uses(machine, one.entry)), None)
+        if user is not None:
+            fates[one.entry.id] = Fate(one, trouble=f"{user.id} still uses it")
+            continue
         fates[one.entry.id] = fate = _end(site, patient, one, named, say)
         if fate.is_removed:
             gone.add(one.entry.id)
+        elif one.entry.kind == "instance":
+            stuck.append(one.entry)
     whole = (_with_its_machine(fate, gone) for fate in fates.values())
-    return Swept(cloud.provider, tuple(whole), seen.unlisted, is_dry=False)
+    return Swept(cloud.provider, tuple(whole), seen.unlisted, is_dry=False, held=frozenset(books.held))
 
 
 def read_books(site: Site) -> Books:
@@ -128,6 +154,7 @@ def document(swept: Swept) -> dict[str, Any]:
                 "verdict": fate.judgement.verdict.value,
                 "reason": fate.judgement.reason,
                 "removed": fate.is_removed,
+                "trouble": fate.trouble,
             }
             for fate in swept.fates
         ],
@@ -145,15 +172,15 @@ def _refuse_own(books: Books, named: frozenset[str]) -> None:
 def _end(site: Site, cloud: PatientCloud, one: Judgement, named: frozenset[str], say: Callable[[str], None]) -> Fate:
     """End one object, if it still is what it was judged to be."""
     entry = one.entry
-    again = _again(site, cloud, one, named)
-    if again is None:
-        return Fate(one, is_removed=True)
-    if not again.verdict.is_removable:
-        return Fate(again)
-    say(f"ending {describe(entry)}: {one.reason}")
     place = _place(entry)
     watch = Watch(cloud, cloud.lifeline)
     try:
+        again = _again(site, cloud, one, named)
+        if again is None:
+            return Fate(one, is_removed=True)
+        if not again.verdict.is_removable:
+            return Fate(again)
+        say(f"ending {describe(entry)}: {one.reason}")
         if entry.kind == "spot-request":
             cloud.terminate_instance(place, entry.id)
         elif entry.kind == "instance":
@@ -162,6 +189,8 @@ def _end(site: Site, cloud: PatientCloud, one: Judgement, named: frozenset[str],
             cloud.delete_volume(place, entry.id)
         elif entry.kind == "security-group":
             watch.drop_group(place, entry.id)
+        elif isinstance(cloud.cloud, Straying):
+            cloud.cloud.end_stray(entry.region, entry.kind, entry.id)
         else:
             raise Rejected(f"gpuprov does not know how to end a {entry.kind}")
     except GpuprovError as error:
@@ -195,6 +224,17 @@ def _with_its_machine(fate: Fate, gone: set[str]) -> Fate:
     if is_part(entry) and machine_of(entry) in gone:
         return Fate(fate.judgement, is_removed=True)
     return fate
+
+
+def _uses(machine: BillableObject, entry: BillableObject) -> bool:
+    """Whether a machine that stays keeps an object from its end: waiting for it would be in vain."""
+    if entry.kind == "security-group":
+        return (_stack_id(machine), machine.region) == (_stack_id(entry), entry.region)
+    return entry.extra.get("instance") == machine.id
+
+
+def _stack_id(entry: BillableObject) -> str:
+    return entry.tags.get(tags.STACK_ID, "")
 
 
 def _place(entry: BillableObject) -> Placement:

@@ -138,13 +138,18 @@ class Volume:
     state: str = "available"
 
 
+AGE_UNKNOWN = "age_unknown"
+"""A fact in ``extra``: the cloud does not say when it was made, and ``created_at`` is the time of the list."""
+
+
 @dataclass(frozen=True, slots=True)
 class BillableObject:
     """Any object that bills or belongs to one that does, for ``status``, ``gc`` and ``reap`` (CONTRACTS section 5)."""
 
     cloud: str
     kind: str
-    """``instance``, ``volume``, ``security-group``, ``ip``."""
+    """``instance``, ``volume``, ``security-group``, ``ip``, ``spot-request``; in ``gc`` also ``network-interface``, ``address``
+    (an elastic one) and ``snapshot``."""
     id: str
     region: str
     zone: str | None

@@ -159,3 +159,13 @@ def test_something_broken_is_one_error_line_and_exit_1(
             states = {check["check"]: check["state"] for check in json.loads(out)["checks"]}
             assert states["engine"] == "broken"
     assert "--get-engine" not in out, "what a variable names cannot be fetched"
+
+
+def test_the_specs_own_profile_is_asked(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    spec = tmp_path / "workload.yaml"
+    spec.write_text(f"{SPEC.read_text()}\naws: {{profile: of-the-team}}\n")
+    seen = found(doctor.examine(home, "aws", spec), "cloud aws")
+    assert seen.state == "broken"
+    assert "of-the-team" in seen.found

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from provisioner import tags
-from provisioner.clouds.cloud import InstanceRequest, InstanceState, Placement, Survey, VolumeRequest
+from provisioner.clouds.cloud import (
+    AGE_UNKNOWN,
+    BillableObject,
+    InstanceRequest,
+    InstanceState,
+    Placement,
+    Survey,
+    VolumeRequest,
+)
 from provisioner.errors import Ambiguous, CredentialsError, Rejected
 from provisioner.vocabulary import CapacityType
 from stacks.made import VARIABLE, made_file, note_made, read_made
@@ -27,6 +36,26 @@ class Partial(FakeCloud):
         error = CredentialsError("AccessDenied: not you", where="ec2 in eu-west-1", remedy="ask for the right")
         found = tuple(entry for entry in self.list_objects() if entry.region != "eu-west-1")
         return Survey(found, {"eu-west-1": error})
+
+
+class Strewn(FakeCloud):
+    """An interface without a machine, an address and a backup, all with our tags."""
+
+    ended: list[str]
+
+    def survey_with_strays(self) -> Survey:
+        kinds = ("network-interface", "address", "snapshot")
+        extra = {"network-interface": {AGE_UNKNOWN: "true"}}
+        return Survey(
+            tuple(
+                BillableObject("aws", kind, f"{kind}-1", HERE.region, None, "available", carried("lost"), "0",
+                               self.clock.now - timedelta(hours=1), extra.get(kind, {}))
+                for kind in kinds
+            )
+        )  # fmt: skip
+
+    def end_stray(self, region: str, kind: str, object_id: str) -> None:
+        self.ended = [*getattr(self, "ended", []), object_id]
 
 
 def carried(stack_id: str, resource: str = "gpu") -> dict[str, str]:
@@ -104,11 +133,38 @@ def test_what_does_not_go_is_named_with_exit_11(site: Site) -> None:
     machine = settle(cloud, "lost")
     for _ in range(3):
         cloud.errors["terminate_instance"].append((False, Rejected("protected")))
+    begun = cloud.clock.now
     swept = clean(site, cloud)
+    assert cloud.clock.now - begun < timedelta(minutes=1)
     error = swept.error()
     assert error is not None
     assert error.exit_code == 11
     assert machine in error.message
+    # Nothing waits for what a machine that stays still uses: it is named, and kept.
+    assert len(cloud.disks) == len(cloud.groups) == 1
+    assert [fate.trouble for fate in swept.fates if fate.judgement.entry.kind == "security-group"] == [
+        f"{machine} still uses it"
+    ]
+
+    # A stack that is known holds it: it is no leak then.
+    known = replace(swept, held=frozenset({"lost"})).error()
+    assert known is not None
+    assert known.exit_code == 4
+    assert machine in known.message
+
+
+def test_what_gpuprov_never_makes_goes_only_by_name(site: Site) -> None:
+    cloud = Strewn(name="aws")
+    swept = clean(site, cloud)
+    assert swept.error() is None
+    verdicts = {fate.judgement.entry.kind: fate.judgement.verdict for fate in swept.fates}
+    assert verdicts == {"network-interface": "orphan", "address": "foreign", "snapshot": "foreign"}
+    assert cloud.ended == ["network-interface-1"]
+    interface = document(swept)["objects"][0]
+    assert (interface["created_at"], interface["removed"]) == (None, True)
+    named = sweep(site, cloud, yes=True, stack_ids=["lost"], lifeline=ClockedLifeline(cloud.clock))
+    assert named.error() is None
+    assert sorted(cloud.ended) == ["address-1", "network-interface-1", "network-interface-1", "snapshot-1"]
 
 
 def test_a_list_that_fails_ends_nothing(site: Site) -> None:
@@ -127,8 +183,6 @@ def test_a_machine_that_is_another_ones_by_now_is_left_alone(site: Site) -> None
     def take_over(call: object) -> None:
         if getattr(call, "operation", "") == "get_instance":
             held = cloud.machines[machine]
-            from dataclasses import replace
-
             held.instance = replace(held.instance, tags={**held.instance.tags, tags.STACK_ID: "theirs"})
 
     cloud.on_call = take_over

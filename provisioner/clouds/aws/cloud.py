@@ -20,6 +20,7 @@ from provisioner.clouds.aws.rates import Rates
 from provisioner.clouds.aws.session import AwsApi
 from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.clouds.aws.storage import Storage
+from provisioner.clouds.aws.strays import Strays
 from provisioner.clouds.aws.views import CLOUD
 from provisioner.clouds.cloud import (
     BillableObject,
@@ -60,7 +61,9 @@ class AwsCloud:
         self._instances = Instances(self._api, places, self._images, self._network, quotas, own)
         self._power = Power(self._instances)
         self._storage = Storage(self._instances)
-        self._inventory = Inventory(self._instances, Rates(once))
+        rates = Rates(once)
+        self._inventory = Inventory(self._instances, rates)
+        self._strays = Strays(self._instances, rates)
         self._metrics = Metrics(self._instances, once)
         self._places = places
         self._preflight = Preflight(self._instances)
@@ -192,6 +195,14 @@ class AwsCloud:
         for error in found.unlisted.values():
             raise error
         return list(found.objects)
+
+    def survey_with_strays(self) -> Survey:
+        """What ``survey`` lists, and with it what only ``gc`` looks for (``strays``)."""
+        return self._inventory.survey(self._strays.list_region)
+
+    def end_stray(self, region: str, kind: str, object_id: str) -> None:
+        """End one of the kinds that only ``gc`` looks for."""
+        self._strays.end(region, kind, object_id)
 
     def survey_others(self) -> Survey:
         """What ``list_others`` lists, and the regions that do not answer."""

@@ -248,6 +248,7 @@ _MISSING = {
         "InvalidAMIID.Unavailable",
         "InvalidSnapshot.NotFound",
         "InvalidNetworkInterfaceID.NotFound",
+        "InvalidAllocationID.NotFound",
         "InvalidSpotInstanceRequestID.NotFound",
         "InvalidCapacityReservationId.NotFound",
         "InvalidAttachment.NotFound",
@@ -298,7 +299,11 @@ _REJECTED = {
     "CustomerKeyHasBeenRevoked": _row(Rejected, Scope.REQUEST, None, _KEY),
     "AttachmentLimitExceeded": _row(Rejected, Scope.OBJECT, None, "use fewer data disks, or a larger machine"),
     "OperationNotPermitted": _row(
-        Rejected, Scope.OBJECT, None, "somebody has protected it: take the protection away in the EC2 console first"
+        Rejected,
+        Scope.OBJECT,
+        None,
+        "somebody has protected it: take that away with `aws ec2 modify-instance-attribute --no-disable-api-termination"
+        " --instance-id ID --region {region}{profile}` (or --no-disable-api-stop), and run the command again",
     ),
     "VolumeInUse": _row(Rejected, Scope.OBJECT, _MINUTES, "end its machine first"),
     "DependencyViolation": _row(Rejected, Scope.OBJECT, _MINUTES, "end what uses it first"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -35,13 +35,18 @@ class Inventory:
         """See ``Cloud.list_objects``. Machines first in each region, each with its root disk and public address."""
         return in_parallel(self._whole_region, self.instances.places.regions())
 
-    def survey(self) -> Survey:
+    def survey(self, more: Callable[[str], Iterable[BillableObject]] = lambda _region: ()) -> Survey:
         """Everything in the regions that answer, and why the others do not.
+
+        Args:
+            more: lists further objects of a region.
 
         Raises:
             GpuprovError: the regions themselves cannot be listed.
         """
-        return Survey(*where_it_answers(self._region, self.instances.places.regions()))
+        return Survey(
+            *where_it_answers(lambda name: [*self._region(name), *more(name)], self.instances.places.regions())
+        )
 
     def set_tags(self, placement: Placement, object_id: str, tags: Mapping[str, str]) -> None:
         """See ``Cloud.set_tags``. A user's own ``Name`` does not take the object's name away."""

@@ -37,6 +37,9 @@ CHOOSE = (
 )
 """Reading what a create call states, and whether the quota allows it."""
 
+STRAYS = ("ec2:DescribeAddresses", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSnapshots")
+"""Reading what only ``gc`` looks for."""
+
 WATCH = ("cloudwatch:GetMetricData", "cloudwatch:ListMetrics", "ec2:GetConsoleOutput")
 """Reading what a machine does: ``reap``, ``logs``, and the last decision in ``status``."""
 
@@ -58,6 +61,7 @@ POWER = ("ec2:ModifyInstanceAttribute", "ec2:StartInstances", "ec2:StopInstances
 """``ModifyInstanceAttribute`` changes the user data of a stopped machine: what it runs."""
 END = ("ec2:CancelSpotInstanceRequests", "ec2:TerminateInstances")
 SWEEP = ("ec2:DeleteSecurityGroup", "ec2:DeleteVolume")
+END_STRAYS = ("ec2:DeleteNetworkInterface", "ec2:DeleteSnapshot", "ec2:ReleaseAddress")
 _TAG = "ec2:CreateTags"
 
 PURPOSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -66,7 +70,7 @@ PURPOSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "status": tuple(sorted({*LOOK, "ec2:GetConsoleOutput"})),
         "up": tuple(sorted({*LOOK, *CHOOSE, "ec2:GetConsoleOutput", *_CREATED, *CHANGE, *POWER, *END, *SWEEP, _TAG})),
         "reap": tuple(sorted({*LOOK, *WATCH, "ec2:StopInstances", *END, _TAG})),
-        "gc": tuple(sorted({*LOOK, *END, *SWEEP})),
+        "gc": tuple(sorted({*LOOK, *STRAYS, *END, *SWEEP, *END_STRAYS})),
     }
 )
 """Purpose -> all actions that it needs. ``up`` covers ``stop``, ``start`` and ``down`` too; ``plan`` needs none."""
@@ -100,8 +104,8 @@ def _document(statements: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 def _statements(purpose: str) -> list[dict[str, Any]]:
     """Readings on everything, then makings, changes and ends bound to the tag."""
     actions = PURPOSES[purpose]
-    reads = [action for action in actions if action in LOOK or action in CHOOSE or action in WATCH]
-    bound = [action for action in actions if action in (*CHANGE, *POWER, *END, *SWEEP)]
+    reads = [action for action in actions if action in (*LOOK, *CHOOSE, *WATCH, *STRAYS)]
+    bound = [action for action in actions if action in (*CHANGE, *POWER, *END, *SWEEP, *END_STRAYS)]
     found = [_statement("Read", reads, ["*"])] if reads else []
     for action in (action for action in actions if action in _CREATED):
         name = action.partition(":")[2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+import boto3
 import pytest
 
 from provisioner.cli.main import run
@@ -16,6 +17,7 @@ from tests.fakes import aws_rules
 
 IAM_NAMES = {"monitoring": "cloudwatch"}
 """CloudWatch's calls are signed under another name than IAM gives its rights."""
+MAKING_STRAYS = {"ec2:AllocateAddress", "ec2:CreateNetworkInterface", "ec2:CreateSnapshot", "ec2:CreateVolume"}
 FREE = {"sts:GetCallerIdentity"}
 """Allowed to everybody."""
 
@@ -45,6 +47,42 @@ def life(rig, cloud, key, **request):
     cloud.delete_security_group(place, group)
     cloud.list_objects()
     cloud.read_console(place, machine.id)
+
+
+def make_strays(rig):
+    """One of each kind that only ``gc`` looks for, made by somebody else: (kind, id)."""
+    ec2 = boto3.client("ec2", region_name="us-east-1")
+    subnet = next(iter(aws_rules.backend("us-east-1").get_default_subnets().values())).id
+    tags = [{"Key": key, "Value": value} for key, value in rig.request().tags.items()]
+
+    def tagged(kind):
+        return [{"ResourceType": kind, "Tags": tags}]
+
+    interface = ec2.create_network_interface(SubnetId=subnet, TagSpecifications=tagged("network-interface"))
+    address = ec2.allocate_address(Domain="vpc", TagSpecifications=tagged("elastic-ip"))
+    zone = aws_rules.zone_of_subnet("us-east-1", subnet)
+    volume = ec2.create_volume(AvailabilityZone=zone, Size=1)["VolumeId"]
+    snapshot = ec2.create_snapshot(VolumeId=volume, TagSpecifications=tagged("snapshot"))
+    ec2.close()
+    return [
+        ("network-interface", interface["NetworkInterface"]["NetworkInterfaceId"]),
+        ("address", address["AllocationId"]),
+        ("snapshot", snapshot["SnapshotId"]),
+    ]
+
+
+def test_gc_finds_what_carries_our_tags_and_no_command_makes(aws_rig):
+    found = dict(make_strays(aws_rig))
+    seen = {entry.kind: entry for entry in aws_rig.cloud.survey_with_strays().objects}
+    assert {kind: entry.id for kind, entry in seen.items()} == found
+    assert seen["snapshot"].extra["size_bytes"] == str(GIB)
+    assert seen["snapshot"].price_usd_per_hour is None  # unknown, and not nothing
+    assert seen["address"].price_usd_per_hour == "0.005"
+    assert aws_rig.cloud.list_objects() == []  # no stack is kept from its end by them
+    for kind, object_id in found.items():
+        aws_rig.cloud.end_stray("us-east-1", kind, object_id)
+    aws_rig.cloud.end_stray("us-east-1", "network-interface", found["network-interface"])
+    assert aws_rig.cloud.survey_with_strays().objects == ()
 
 
 def made_ready(cloud, place):
@@ -87,7 +125,11 @@ def test_looking_and_ending_need_no_right_to_make(aws_rig, purpose, calls):
     more = {"set_tags": ({"gpuprov-reap-for": "idle"},), "read_signals": (datetime.now(UTC) - timedelta(hours=1),)}
     for call in calls:
         getattr(cloud, call)(aws_rig.spot, ids.get(call, machine.id), *more.get(call, ()))
-    assert made(aws_rig.fake) == set(rights.PURPOSES[purpose])
+    if purpose == "gc":
+        cloud.survey_with_strays()
+        for kind, object_id in make_strays(aws_rig):
+            cloud.end_stray("us-east-1", kind, object_id)
+    assert made(aws_rig.fake) - MAKING_STRAYS == set(rights.PURPOSES[purpose])
 
 
 def test_plan_needs_nothing_and_the_documents_can_be_attached():
