@@ -47,6 +47,8 @@ _REFUSALS = (CapacityError, QuotaError, TokenSpent)
 _FIND_AFTER_LOSS = timedelta(seconds=10)
 """How long to look for a machine after the cloud did not answer six times; the next run looks again."""
 
+WHOLE_ACCOUNT = "account"
+"""Scope of a quota that counts over all regions. Source: reference report gcloudrig/gcloudrig#8 (GPUS_ALL_REGIONS)."""
 CREATED = "created"
 ADOPTED = "adopted"
 SKIPPED = "skipped"
@@ -182,7 +184,9 @@ class Failover:
             self.note(offer, error.kind, error.message)
             return None, True
         except QuotaError as error:
-            self._out_of_quota.add(self._quota(offer))
+            # Where nothing at all is left of a quota of the whole account, no region of the cloud has room.
+            everywhere = (offer.cloud, "*", "*", "*")
+            self._out_of_quota.add(everywhere if error.scope == WHOLE_ACCOUNT else self._quota(offer))
             self._refuse(offer, error)
             return None, False
         except CapacityError as error:
@@ -333,7 +337,8 @@ class Failover:
             )
 
     def _is_out_of_quota(self, offer: Placement) -> bool:
-        return bool(self._out_of_quota) and self._quota(offer) in self._out_of_quota
+        refused = self._out_of_quota
+        return bool(refused) and ((offer.cloud, "*", "*", "*") in refused or self._quota(offer) in refused)
 
     def _quota(self, offer: Placement) -> tuple[str, str, str, str]:
         return offer.cloud, offer.region, self.quota_family(offer), offer.capacity_type.value

@@ -80,7 +80,10 @@ def check(connection: Connection, demand: Demand, ending: str | None = None) -> 
         used = _used(connection, demand.cloud, demand.region, code, ending)
         if used + need > have:
             region = ANY_REGION if code == GLOBAL_GPUS else demand.region
-            raise out_of_quota(demand.cloud, region, code, need=need, have=have, used=used)
+            refusal = out_of_quota(demand.cloud, region, code, need=need, have=have, used=used)
+            if code == GLOBAL_GPUS and used >= have:
+                refusal.scope = "account"  # not one GPU is left, wherever and however it is asked for
+            raise refusal
 
 
 def read_all(connection: Connection) -> list[Quota]:

@@ -128,6 +128,9 @@ def test_e15_gcp_counts_gpus_by_model_and_over_the_project(gcp_box):
     with pytest.raises(QuotaError, match=r"GPUS_ALL_REGIONS in \*.*need 2, have 3, used 2"):
         gcp_box.running("token-3", placement=elsewhere)
     gcp_box.running("token-4", placement=replace(elsewhere, instance_type="g2-standard-8"))
+    with pytest.raises(QuotaError, match="GPUS_ALL_REGIONS") as none_left:
+        gcp_box.running("token-5", placement=elsewhere)
+    assert none_left.value.scope == "account"
 
 
 def test_a_lifted_quota_is_gone(box):

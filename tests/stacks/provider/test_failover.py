@@ -79,6 +79,27 @@ def test_a_quota_refusal_takes_its_family_in_its_region_along(home: Path) -> Non
     assert outcomes == ["quota", "skipped", "quota", "capacity", "created"]
 
 
+def test_e15_a_quota_of_the_whole_project_takes_all_offers_of_its_cloud_along(home: Path) -> None:
+    everywhere = [
+        {**offer(f"z{number}", f"r{number}", kind), "cloud": "gcp"}
+        for number, kind in enumerate(("g2-standard-4", "a2-highgpu-1g", "a3-highgpu-8g"))
+    ]
+    refusal = QuotaError("QUOTA_EXCEEDED: quota GPUS_ALL_REGIONS in * is too small: need 1, have 0, used 0")
+    refusal.scope = "account"
+    mini = engine(home)
+    mini.cloud.errors["create_instance"].append((False, refusal))
+    mini.up(program(offers=[*everywhere, offer("use1-az1")]))
+    attempts = mini.outputs("gpu")["attempts"]
+    assert [attempt["outcome"] for attempt in attempts] == ["quota", "skipped", "skipped", "created"]
+    assert mini.cloud.count("create_instance") == 2
+    other = engine(home / "other")
+    other.cloud.errors["create_instance"].append((False, refusal))
+    failure = failing(other, everywhere)
+    assert isinstance(failure.cause, QuotaError)
+    assert "GPUS_ALL_REGIONS" in str(failure.cause)
+    assert other.cloud.count("create_instance") == 1
+
+
 def test_only_quota_is_a_quota_error_and_mixed_is_capacity(home: Path) -> None:
     mini = engine(home)
     mini.cloud.no_quota = {key(entry) for entry in MANY}
