@@ -12,7 +12,7 @@ from datetime import timedelta
 from time import monotonic, sleep
 
 from provisioner.clouds.cloud import BillableObject, Cloud, Placement
-from provisioner.errors import CloudError, GpuprovError, Leaked
+from provisioner.errors import CloudError, GpuprovError, Leaked, Rejected
 from provisioner.units import format_gib
 from provisioner.vocabulary import CapacityType
 from stacks import pending
@@ -20,11 +20,12 @@ from stacks.clouds import cloud_of
 from stacks.deploy import Session
 from stacks.inventory import Standing, account, ask, describe, look
 from stacks.outcome import Changes, Outcome
+from stacks.provider.machine import VISIBILITY
 from stacks.state import GPU_INSTANCE, StackState
 
 GONE_MAX = timedelta(minutes=5)
 """Longest wait for an object that a cloud has agreed to end; the engine's own deletes wait longer."""
-_POLL_S = 0.2
+_POLL_S, _POLL_LAST_S = 0.2, 2.0
 _ENDERS = {
     "instance": "terminate_instance",
     "spot-request": "terminate_instance",
@@ -81,6 +82,7 @@ def end_stack(session: Session, state: StackState, provider: str, *, keep_data: 
         DownFailed: with what is left. Nothing that may still exist leaves the state.
     """
     cloud = cloud_of(state, provider, session.site.home)
+    shows_until_s = monotonic() + (VISIBILITY.total_seconds() if _may_hide_something(state, provider) else 0.0)
     before = _look(cloud, state)
     if pending.has_cut_machine(state):
         _end_unrecorded_machines(cloud, before, state, session.watch.say)
@@ -88,7 +90,9 @@ def end_stack(session: Session, state: StackState, provider: str, *, keep_data: 
     after = session.state()
     if outcome.failure is not None:
         raise failed(session, provider, outcome.failure, outcome.changes)
-    standing = _settled(cloud, state, session.watch.say, after, keep_data=keep_data)
+    if monotonic() < shows_until_s:
+        session.watch.say(f"an earlier run was cut off: looking for what it made, up to {VISIBILITY.seconds} s")
+    standing = _settled(cloud, state, session.watch.say, after, keep_data=keep_data, shows_until_s=shows_until_s)
     ended = Ended(session.stack, provider, outcome.changes, standing=standing)
     if keep_data:
         pending.settle(session, provider, standing)
@@ -97,6 +101,14 @@ def end_stack(session: Session, state: StackState, provider: str, *, keep_data: 
         raise DownFailed(_left(standing, after, session.stack), ended)
     session.remove()
     return Ended(session.stack, provider, outcome.changes, standing=standing, is_removed=True)
+
+
+def _may_hide_something(state: StackState, provider: str) -> bool:
+    """Whether a run of any host that was cut off may have made a machine or a disk that no list shows yet.
+
+    The journal of such calls lies on that host, and the sandbox shows everything at once.
+    """
+    return provider != "sandbox" and any(operation.resource.type == GPU_INSTANCE for operation in state.pending)
 
 
 def _destroy(session: Session, state: StackState, provider: str, *, keep_data: bool) -> Outcome:
@@ -124,15 +136,42 @@ def _settled(
     after: StackState | None,
     *,
     keep_data: bool,
+    shows_until_s: float,
 ) -> Standing:
-    """What is left once everything that can be ended is gone; the state's own objects are the engine's to end."""
-    standing = _look(cloud, state)
-    for entry in standing.unknown_to(after):
-        is_kept = keep_data and entry in data_disks(standing)
-        if not is_kept:
-            say(f"ending what the state did not hold: {describe(entry)}")
-            _end(cloud, entry)
-    return _until_gone(cloud, state, after, keep_data=keep_data)
+    """What is left once everything that can be ended is gone; the state's own objects are the engine's to end.
+
+    Args:
+        cloud: where it is.
+        state: the state as it was before its end.
+        say: told of each object that is ended.
+        after: the state after the engine's part.
+        keep_data: leave data disks alone.
+        shows_until_s: until when, on the monotonic clock, something may still come to show.
+
+    Raises:
+        Rejected: an object does not let itself be ended.
+    """
+    until_s, pause_s = max(monotonic() + GONE_MAX.total_seconds(), shows_until_s), _POLL_S
+    told: set[str] = set()
+    while True:
+        standing = _look(cloud, state)
+        kept = data_disks(standing) if keep_data else ()
+        unknown = [entry for entry in standing.unknown_to(after) if entry not in kept]
+        refusal: Rejected | None = None
+        for entry in unknown:
+            if entry.id not in told:
+                told.add(entry.id)
+                say(f"ending what the state did not hold: {describe(entry)}")
+            try:
+                _end(cloud, entry)
+            except Rejected as error:  # a disk or a group whose machine is ending
+                refusal = error
+        if monotonic() > until_s and refusal is not None:
+            raise refusal
+        if monotonic() > (until_s if unknown else shows_until_s):
+            return standing
+        sleep(pause_s)
+        pause_s = min(pause_s * 1.5, _POLL_LAST_S)
 
 
 def _end_unrecorded_machines(cloud: Cloud, standing: Standing, state: StackState, say: Callable[[str], None]) -> None:
@@ -144,17 +183,6 @@ def _end_unrecorded_machines(cloud: Cloud, standing: Standing, state: StackState
     gone = {entry.id for entry in machines}
     until = monotonic() + GONE_MAX.total_seconds()
     while machines and monotonic() < until and any(o.id in gone for o in _look(cloud, state).objects):
-        sleep(_POLL_S)
-
-
-def _until_gone(cloud: Cloud, state: StackState, after: StackState | None, *, keep_data: bool) -> Standing:
-    until = monotonic() + GONE_MAX.total_seconds()
-    while True:
-        standing = _look(cloud, state)
-        kept = data_disks(standing) if keep_data else ()
-        unknown = [entry for entry in standing.unknown_to(after) if entry not in kept]
-        if not unknown or monotonic() > until:
-            return standing
         sleep(_POLL_S)
 
 

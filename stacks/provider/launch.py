@@ -149,6 +149,7 @@ class Launches:
             GpuprovError: something is left.
         """
         facts = read_launch(plain_map(olds))
+        self._wait_for_unseen(facts)
         for path in journal.paths(self.session.home, facts.stack_id):
             with journal.hold(path, self.session.lifeline) as calls:
                 self._sweep_call(facts, calls.read())
@@ -297,6 +298,28 @@ class Launches:
         elif note.stage is Stage.CALLING:
             for instance in self._until_found(facts, note):
                 watch.end(instance.placement, instance.id)
+
+    def _wait_for_unseen(self, facts: LaunchFacts) -> None:
+        """Return once a machine that another host may have made shows, or is known not to exist.
+
+        Only where one can have tried a moment ago: this host has no journal of the stack, the permit is good or just over, and
+        no machine of the generation shows, not even an ended one.
+        """
+        begun_at = asked_at = self.session.cloud.now()
+        if not self.session.is_shared or begun_at - facts.created_at > PERMIT + VISIBILITY:
+            return
+        if (
+            journal.paths(self.session.home, facts.stack_id)
+            or (facts.stack_id, facts.generation) in self.session.issued
+        ):
+            return
+        places = regions(places_of(tuple(facts.image)))
+        while places and asked_at - begun_at <= VISIBILITY:
+            asked_at = self.session.cloud.now()
+            found = self.session.cloud.find_instances({tags.STACK_ID: facts.stack_id}, places)
+            if any(generation_of(instance) == facts.generation for instance in found):
+                return
+            self.session.lifeline.sleep(1.0)
 
     def _until_found(self, facts: LaunchFacts, note: Note) -> list[Instance]:
         """Machines that a cut call made, as soon as one shows; none after the visibility window."""

@@ -8,6 +8,7 @@ import pytest
 from provisioner.errors import UsageError
 from stacks.provider.launch import Launches
 from stacks.provider.values import UNKNOWN, plain_map, wrap_map
+from tests.fakes.cloud import CallRecord, Crash
 from tests.fakes.mini_engine import MiniEngine, engine, offer, program, urn
 
 
@@ -132,3 +133,37 @@ def test_a_terminating_machine_is_waited_for_and_the_generation_rises(home: Path
 def test_another_launchs_state_does_not_read(home: Path) -> None:
     with pytest.raises((UsageError, ValueError)):
         Launches(engine(home).session).diff(wrap_map({"stackId": "x"}), wrap_map(program()))
+
+
+def test_e1_an_end_on_another_host_waits_for_a_machine_that_a_killed_run_made_a_moment_ago(
+    home: Path, tmp_path: Path
+) -> None:
+    mini = engine(home, name="aws", visibility=timedelta(seconds=20))
+    mini.cloud.on_call = lambda call: _die_after(mini, call)
+    with pytest.raises(Crash):
+        mini.up(program())
+    mini.cloud.on_call = None
+    mini.cloud.crash_at = None
+    assert len(mini.cloud.living) == 1
+    mini.home = tmp_path / "other"
+    mini.restart()
+    assert set(mini.state) == {"launch"}
+    mini.destroy()
+    assert mini.cloud.living == []
+    assert mini.cloud.count("terminate_instance") == 1
+
+
+def _die_after(mini: MiniEngine, call: CallRecord) -> None:
+    if call.operation == "create_instance":
+        mini.cloud.crash_at = (len(mini.cloud.calls) - 1, True)
+
+
+def test_an_end_does_not_wait_where_the_machine_of_the_launch_was_seen(home: Path, tmp_path: Path) -> None:
+    mini = engine(home, name="aws")
+    mini.up(program())
+    mini.home = tmp_path / "other"
+    mini.restart()
+    before = mini.cloud.clock.now
+    mini.destroy()
+    assert mini.cloud.clock.now - before < timedelta(seconds=30)
+    assert mini.cloud.leftovers == []
