@@ -208,6 +208,22 @@ filter_dict_attribute_mapping["client-token"] = "client_token"
 # Markets
 
 
+def _check_default_subnet(response: Any) -> None:
+    """Refuse a call that names no subnet where the default VPC has none.
+
+    Source: terraform-aws-modules/terraform-aws-ec2-instance#50, hashicorp/terraform-provider-aws#4869.
+    """
+    if response._get_param("SubnetId") or response._get_param("NetworkInterfaces"):
+        return
+    zone = response._get_param("Placement.AvailabilityZone")
+    there = [one.availability_zone for one in response.ec2_backend.get_default_subnets().values()]
+    if not there:
+        raise refuse("MissingInput", "No subnets found for the default VPC 'vpc-1'. Please specify a subnet.")
+    known = {one.name for one in response.ec2_backend.describe_availability_zones()}
+    if zone in known and zone not in there:
+        raise refuse("InvalidInput", f"No default subnet for availability zone: '{zone}'.")
+
+
 def _run(original: Any) -> Any:
     def run_instances(self: Any) -> Any:
         spot = self._get_param("InstanceMarketOptions.SpotOptions", {})
@@ -218,6 +234,7 @@ def _run(original: Any) -> Any:
             raise refuse(
                 "InvalidParameterCombination", "instance_initiated_shutdown_behavior=stop is not supported for spot"
             )
+        _check_default_subnet(self)
         kinds = [one["ResourceType"] for one in self._get_param("TagSpecifications", [])]
         if "spot-instances-request" in kinds and market != "spot":
             raise refuse("InvalidParameterValue", "'spot-instances-request' is not a valid taggable resource type here")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any
 
 from provisioner.clouds.aws import tagging, views
 from provisioner.clouds.aws.images import Images
-from provisioner.clouds.aws.network import Network
+from provisioner.clouds.aws.network import Network, has_room, no_subnet
 from provisioner.clouds.aws.places import Places
 from provisioner.clouds.aws.quota import Quotas
 from provisioner.clouds.aws.reservations import Reservations, Target, is_full, target_parameters
@@ -26,6 +27,9 @@ _USER_DATA_BYTES_MAX = 16 * 1024
 """Before base64. Source: EC2 user guide, "Run commands when you launch"."""
 _AHEAD = (CapacityType.RESERVED, CapacityType.CAPACITY_BLOCK)
 _KINDS = (CapacityType.ON_DEMAND, CapacityType.SPOT, *_AHEAD)
+_NO_SUBNET = re.compile(r"No (default subnet for availability zone|subnets found for the default VPC)")
+"""Comes with several codes. Source: terraform-aws-modules/terraform-aws-ec2-instance#50,
+hashicorp/terraform-provider-aws#4869."""
 _HOPS = 1
 """The metadata service answers the machine itself, and nothing behind another bridge."""
 
@@ -60,7 +64,14 @@ class Instances:
             raise self._spent(request, error) from error
         except QuotaError as error:
             raise self.quotas.explain(request.placement, error) from error
-        except NotFound as error:
+        except (NotFound, Rejected) as error:
+            if _NO_SUBNET.search(error.message):
+                raise no_subnet(
+                    error.message,
+                    f"`aws ec2 create-default-subnet --region {region} --availability-zone ...`, or name aws.subnets",
+                ) from error
+            if not isinstance(error, NotFound):
+                raise
             # The request names something that is not there; the machine itself cannot be missing yet.
             raise Rejected(error.message, where=error.where, remedy="correct the id, or leave it out") from error
         self.quotas.forget_use(region)
@@ -204,7 +215,7 @@ class Instances:
                 "InstanceMetadataTags": "enabled" if tagging.fit_metadata(request.tags) else "disabled",
             },
             "InstanceInitiatedShutdownBehavior": "stop" if request.stop_on_shutdown else "terminate",
-            **self._where(placement),
+            **self._where(request),
             **self._market(request),
         }
         if placement.capacity_type is CapacityType.SPOT:
@@ -219,13 +230,20 @@ class Instances:
             parameters["IamInstanceProfile"] = {key: self.settings.instance_profile}
         return parameters
 
-    def _where(self, placement: Placement) -> dict[str, Any]:
+    def _where(self, request: InstanceRequest) -> dict[str, Any]:
         """Subnet or zone; neither where the request leaves the zone to EC2."""
+        placement = request.placement
         zone = None if placement.zone is None else self.places.zone_name(placement.region, placement.zone)
-        subnet = self.network.subnet(placement)
-        if subnet is not None:
-            return {"SubnetId": subnet}
-        return {} if zone is None else {"Placement": {"AvailabilityZone": zone}}
+        subnets = self.network.own(placement)
+        if not subnets:
+            return {} if zone is None else {"Placement": {"AvailabilityZone": zone}}
+        first = subnets[0]
+        if len(subnets) == 1 or has_room(first):
+            return {"SubnetId": str(first["SubnetId"])}
+        # The machine of a repeated call may be what took the last address: it names that machine's own subnet again.
+        if made := self._by_token(request):
+            return {"SubnetId": str(made[0]["SubnetId"])}
+        return {"SubnetId": str(next((one for one in subnets if has_room(one)), first)["SubnetId"])}
 
     def _market(self, request: InstanceRequest) -> dict[str, Any]:
         """How the capacity is bought; what was bought ahead is named apart, by ``_targets``.

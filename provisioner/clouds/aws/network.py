@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from provisioner.clouds.aws import tagging
-from provisioner.clouds.aws.errors import code_of
+from provisioner.clouds.aws.errors import Scope, code_of
 from provisioner.clouds.aws.places import Places
 from provisioner.clouds.aws.session import AwsApi, filters
 from provisioner.clouds.aws.settings import AwsSettings
@@ -66,22 +66,22 @@ class Network:
         self._vpcs: dict[str, str] = {}
         self._defaults: dict[str, list[dict[str, Any]]] = {}
 
-    def subnet(self, placement: Placement) -> str | None:
-        """The user's subnet for a placement, or ``None`` where EC2 takes the default one of the zone.
+    def own(self, placement: Placement) -> list[dict[str, Any]]:
+        """The user's subnets for a placement, the one that is taken first; none where EC2 takes the default one of the zone.
 
         Raises:
             CapacityError: the user named a VPC or subnets, and none of them is there.
         """
         if not self._settings.vpc and not self._settings.subnets:
-            return None
+            return []
         found = self._own_subnets(placement.region)
         fitting = [s for s in found if placement.zone in (None, s.get("AvailabilityZoneId"))]
         if not fitting:
-            raise CapacityError(
+            raise no_subnet(
                 f"no subnet of {self._named()} is in {placement.zone or placement.region}",
-                remedy="name one there in aws.subnets, or narrow placement.regions",
+                "name one there in aws.subnets, or narrow placement.regions",
             )
-        return str(fitting[0]["SubnetId"])
+        return fitting
 
     def candidates(self, placement: Placement) -> list[dict[str, Any]]:
         """Subnets in which a machine of a placement may start, the one that is taken first: the user's, else the default ones."""
@@ -159,19 +159,27 @@ class Network:
         if wanted:
             found.sort(key=lambda subnet: wanted.index(str(subnet["SubnetId"])))
         else:
+            found = [subnet for subnet in found if self._is_usable(region, subnet)]
             # A machine needs a way out; a subnet that gives public addresses has one.
             found.sort(key=lambda subnet: (not subnet.get("MapPublicIpOnLaunch"), str(subnet["SubnetId"])))
         with self._lock:
             self._subnets[region] = found
         return found
 
+    def _is_usable(self, region: str, subnet: Mapping[str, Any]) -> bool:
+        """Whether a subnet that nobody named may be taken: no local or wavelength zone, and addresses of IPv4.
+
+        Without IPv4 a machine reaches neither its metadata service nor the endpoints that it fetches from.
+        """
+        return self._places.is_regional(region, subnet.get("AvailabilityZoneId")) and not subnet.get("Ipv6Native")
+
     def _vpc(self, region: str) -> str:
         """The VPC of a region in which machines start."""
         if self._settings.vpc or self._settings.subnets:
             found = self._own_subnets(region)
             if not found:
-                raise CapacityError(
-                    f"{self._named()} has no subnet in {region}", remedy="narrow placement.regions to where it has"
+                raise no_subnet(
+                    f"{self._named()} has no subnet in {region}", "narrow placement.regions to where it has"
                 )
             return str(found[0]["VpcId"])
         with self._lock:
@@ -180,9 +188,9 @@ class Network:
             return known
         answer = self._api.call("ec2", "DescribeVpcs", region, Filters=[{"Name": "is-default", "Values": ["true"]}])
         if not answer["Vpcs"]:
-            raise Rejected(
+            raise no_subnet(
                 f"there is no default VPC in {region}",
-                remedy=f"`aws ec2 create-default-vpc --region {region}`, or name aws.vpc or aws.subnets",
+                f"`aws ec2 create-default-vpc --region {region}`, or name aws.vpc or aws.subnets",
             )
         vpc = str(answer["Vpcs"][0]["VpcId"])
         with self._lock:
@@ -196,7 +204,8 @@ class Network:
     def _create(self, region: str, vpc: str, tags: Mapping[str, str]) -> dict[str, Any]:
         """A new group; its name is made from its tags, so that two callers at once make one."""
         name = _group_name(tags)
-        by_name = [{"Name": "group-name", "Values": [name]}, {"Name": "vpc-id", "Values": [vpc]}]
+        own = filters(tags, ("group-name", name), ("vpc-id", vpc))
+        is_taken = False
         try:
             self._api.call(
                 "ec2",
@@ -210,11 +219,17 @@ class Network:
         except Rejected as error:
             if code_of(error) != _DUPLICATE_GROUP:
                 raise
+            is_taken = True
         for look in range(_LOOKS):
             if look:
                 time.sleep(_PAUSE_S)
-            if (group := self._find(region, by_name)) is not None:
+            if (group := self._find(region, own)) is not None:
                 return group
+        if is_taken:  # by name alone nothing is ours
+            raise Rejected(
+                f"security group {name} in {vpc} has the name of ours and not its tags",
+                remedy="give it its tags back, or delete it, and run the command again",
+            )
         raise TimedOut(f"security group {name} was made in {region} and does not show", remedy="run the command again")
 
     def _align(self, region: str, group: Mapping[str, Any], wanted: set[Rule]) -> None:
@@ -241,6 +256,18 @@ class Network:
         ]
         found = self._api.pages("ec2", "DescribeInstances", region, "Reservations", Filters=asked)
         return [str(instance["InstanceId"]) for reservation in found for instance in reservation["Instances"]]
+
+
+def no_subnet(message: str, remedy: str) -> CapacityError:
+    """The refusal of an offer where no machine could be connected; another region or zone may have a subnet."""
+    refusal = CapacityError(message, remedy=remedy)
+    refusal.scope = Scope.SUBNET.short
+    return refusal
+
+
+def has_room(subnet: Mapping[str, Any]) -> bool:
+    """Whether a subnet had a free address when it was read; one that does not say counts as having one."""
+    return int(subnet.get("AvailableIpAddressCount", 1)) > 0
 
 
 def made_at(group: Mapping[str, Any]) -> datetime:

@@ -13,6 +13,8 @@ from provisioner.clouds.aws.session import AwsApi
 from provisioner.errors import Ambiguous, CredentialsError, Rejected
 
 _NOT_ENABLED = "not-opted-in"
+_REGIONAL = "availability-zone"
+"""Source: EC2 API reference, AvailabilityZone: zoneType is that, ``local-zone`` or ``wavelength-zone``."""
 
 
 class Places:
@@ -23,6 +25,8 @@ class Places:
         self._lock = threading.Lock()
         self._regions: tuple[str, ...] | None = None
         self._zones: dict[str, Mapping[str, str]] = {}
+        self._others: dict[str, frozenset[str]] = {}
+        """Local and wavelength zones by region."""
 
     def regions(self) -> tuple[str, ...]:
         """Regions that are enabled for the account, sorted. Only there can anything of ours be started."""
@@ -75,12 +79,20 @@ class Places:
         """The id of a zone by this account's letter; ``None`` where it is not known."""
         return next((zone_id for zone_id, name in self._of(region).items() if name == zone_name), None)
 
+    def is_regional(self, region: str, zone_id: str | None) -> bool:
+        """Whether a zone is one of the region itself; the others have few types and prices of their own."""
+        self._of(region)
+        with self._lock:
+            return zone_id not in self._others[region]
+
     def _of(self, region: str) -> Mapping[str, str]:
         with self._lock:
             known = self._zones.get(region)
         if known is None:
             answer = self._api.call("ec2", "DescribeAvailabilityZones", region)
             known = {str(zone["ZoneId"]): str(zone["ZoneName"]) for zone in answer["AvailabilityZones"]}
+            others = (z for z in answer["AvailabilityZones"] if z.get("ZoneType", _REGIONAL) != _REGIONAL)
             with self._lock:
                 self._zones[region] = known
+                self._others[region] = frozenset(str(zone["ZoneId"]) for zone in others)
         return known

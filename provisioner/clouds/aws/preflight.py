@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from provisioner.clouds.aws import views
 from provisioner.clouds.aws.instances import Instances
+from provisioner.clouds.aws.network import has_room
 from provisioner.clouds.aws.session import in_parallel
 from provisioner.clouds.cloud import InstanceRequest, Placement, Readiness
 from provisioner.errors import CapacityError, CredentialsError, GpuprovError, QuotaError, Rejected, UsageError
@@ -116,8 +117,8 @@ class Preflight:
                 f"there is no subnet for {offer.zone or offer.region}",
                 remedy="name one in aws.subnets, or leave the zone",
             )
-        subnet = subnets[0]
-        if subnet.get("AvailableIpAddressCount", 1) < 1:
+        subnet = next((one for one in subnets if has_room(one)), subnets[0])
+        if not has_room(subnet):
             raise CapacityError(
                 f"subnet {subnet['SubnetId']} has no free address", remedy="free some, or name another in aws.subnets"
             )

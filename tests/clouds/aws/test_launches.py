@@ -447,6 +447,21 @@ def test_a_key_that_cannot_be_used_ends_the_walk_after_one_machine(mini, fake, m
     assert living() == []
 
 
+def test_an_account_without_a_default_vpc_is_told_so_after_all_regions(mini, fake):
+    for region in ("us-east-1", "us-west-2"):
+        for vpc in aws_rules.backend(region).vpcs.values():
+            vpc.is_default = "false"
+    with pytest.raises(ProviderFailure) as failure:
+        mini.up(program(offers=[offer("use1-az1"), offer("usw2-az1", "us-west-2")]))
+    assert [attempt.outcome for attempt in failure.value.attempts] == ["capacity", "capacity"]
+    assert "no subnet for any of 2 offers: there is no default VPC in us-east-1" in failure.value.cause.message
+    assert "create-default-vpc" in failure.value.cause.remedy
+    assert fake.of("RunInstances") == []
+    landed = mini.up(program(offers=[offer("use1-az1"), offer("euw1-az1", "eu-west-1", "g5.xlarge")]))
+    assert landed
+    assert mini.outputs("gpu")["region"] == "eu-west-1"
+
+
 def test_foreign_machines_that_look_alike_are_never_touched(mini, aws_rig):
     mini.up(program())
     ours = mini.outputs("gpu")["instanceId"]

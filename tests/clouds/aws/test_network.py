@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -88,7 +89,7 @@ def test_a_group_says_when_it_was_made(aws_rig):
 def test_without_a_default_vpc_the_way_out_is_named(aws_rig):
     for vpc in aws_rules.backend("us-east-1").vpcs.values():
         vpc.is_default = "false"
-    with pytest.raises(Rejected, match="no default VPC in us-east-1") as refusal:
+    with pytest.raises(CapacityError, match="no default VPC in us-east-1") as refusal:
         ensure(aws_rig)
     assert "create-default-vpc --region us-east-1" in refusal.value.remedy
 
@@ -116,3 +117,75 @@ def test_a_named_vpc_gives_subnet_and_group(aws_rig):
 def test_a_group_without_tags_is_refused(aws_rig):
     with pytest.raises(Rejected, match="needs tags"):
         aws_rig.cloud.ensure_security_group(aws_rig.here, {}, [], [])
+
+
+def letter(rig):
+    zones = aws_rules.backend("us-east-1").describe_availability_zones()
+    return next(zone.name for zone in zones if zone.zone_id == rig.here.zone)
+
+
+def drop_default_subnet(rig):
+    model = aws_rules.backend("us-east-1")
+    subnet = model.get_default_subnets()[letter(rig)]
+    model.subnets[letter(rig)].pop(subnet.id)
+
+
+def test_a_zone_without_a_default_subnet_makes_room_for_the_next_offer(aws_rig):
+    drop_default_subnet(aws_rig)
+    with pytest.raises(CapacityError, match="No default subnet") as refusal:
+        aws_rig.running()
+    assert refusal.value.scope == "subnet"
+    assert "create-default-subnet" in refusal.value.remedy
+    assert aws_rig.running("token-2", placement=aws_rig.next_zone)
+
+
+def own_vpc(rig, count=1):
+    model = aws_rules.backend("us-east-1")
+    vpc = model.create_vpc("10.9.0.0/16")
+    subnets = [model.create_subnet(vpc.id, f"10.9.{n}.0/24", availability_zone=letter(rig)) for n in range(count)]
+    return vpc, sorted(subnets, key=lambda subnet: subnet.id)
+
+
+def test_a_full_subnet_gives_way_to_another_of_the_zone_and_a_repeated_call_keeps_its_own(aws_rig):
+    vpc, (first, second) = own_vpc(aws_rig, 2)
+    first._available_ip_addresses = 1
+    made = AwsCloud(AwsSettings(vpc=vpc.id)).create_instance(aws_rig.request("token-1"))
+    assert aws_rules.machine("us-east-1", made.id).subnet_id == first.id
+    first._available_ip_addresses = 0
+    again = AwsCloud(AwsSettings(vpc=vpc.id)).create_instance(aws_rig.request("token-1"))
+    assert again.id == made.id
+    other = AwsCloud(AwsSettings(vpc=vpc.id)).create_instance(aws_rig.request("token-2"))
+    assert aws_rules.machine("us-east-1", other.id).subnet_id == second.id
+
+
+def taken(rig, vpc):
+    """Subnets of a VPC in which a machine of any zone may start."""
+    found = AwsCloud(AwsSettings(vpc=vpc.id))._network.own(replace(rig.here, zone=None))
+    return [subnet["SubnetId"] for subnet in found]
+
+
+def test_a_subnet_without_ipv4_is_not_taken_unless_it_is_named(aws_rig):
+    vpc, (first, second) = own_vpc(aws_rig, 2)
+    first.ipv6_native = True
+    assert taken(aws_rig, vpc) == [second.id]
+    named = AwsCloud(AwsSettings(subnets=(first.id,)))._network.own(aws_rig.here)
+    assert [subnet["SubnetId"] for subnet in named] == [first.id]
+
+
+def test_a_subnet_of_a_local_zone_is_not_taken(aws_rig, monkeypatch):
+    model = aws_rules.backend("us-east-1")
+    vpc, (here,) = own_vpc(aws_rig)
+    other = next(zone for zone in model.describe_availability_zones() if zone.zone_id != aws_rig.here.zone)
+    model.create_subnet(vpc.id, "10.9.9.0/24", availability_zone=other.name)
+    monkeypatch.setattr(other, "zone_type", "local-zone", raising=True)
+    assert taken(aws_rig, vpc) == [here.id]
+
+
+def test_a_group_of_our_name_without_our_tags_is_not_touched(aws_rig):
+    """Identity is the stack-id: what somebody made or took the tags from is his."""
+    made = ensure(aws_rig, ["203.0.113.7/32"], [8000])
+    model = aws_rules.backend("us-east-1")
+    model.delete_tags([made], {tag["key"]: None for tag in group(aws_rig).get_tags()})
+    with pytest.raises(Rejected, match="has the name of ours and not its tags"):
+        ensure(aws_rig, cloud=AwsCloud())
+    assert openings(aws_rig) == {("tcp", 8000, "203.0.113.7/32")}
