@@ -129,8 +129,9 @@ def format_duration(duration: timedelta) -> str:
 
 
 def format_usd(amount: Decimal, places: int = 2) -> str:
-    """An amount rounded for people: ``$1,234.50``."""
-    return f"${amount:,.{places}f}"
+    """An amount rounded for people: ``$1,234.50``, ``-$431.66``."""
+    text = f"${abs(amount):,.{places}f}"
+    return f"-{text}" if round(amount, places) < 0 else text
 
 
 def decimal_string(amount: Decimal) -> str:

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from provisioner.errors import EngineMissing, GpuprovError
+from provisioner.errors import CredentialsError, EngineMissing, GpuprovError
 from stacks.engine.find import find_engine
 
 PROGRAMS = ("pulumi-resource-gpuprov", "gpuprov-policy")
@@ -26,6 +26,8 @@ class Finding:
     state: str
     found: str
     fix: str | None = None
+    exit_code: int = GpuprovError.exit_code
+    """What a command ends with that this alone keeps from working: 3 for credentials, else unclassified."""
 
 
 @runtime_checkable
@@ -230,4 +232,5 @@ def _tried(check: str, look: Callable[[], str]) -> Finding:
 
 def _broken(check: str, error: GpuprovError, fix: str = "see the message") -> Finding:
     found = f"{error.where}: {error.message}" if error.where else error.message
-    return Finding(check, "broken", found, error.remedy or fix)
+    code = error.exit_code if isinstance(error, CredentialsError) else GpuprovError.exit_code
+    return Finding(check, "broken", found, error.remedy or fix, code)

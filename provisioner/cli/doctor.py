@@ -47,6 +47,11 @@ def command(spec: Path | None, cloud: str | None, *, get_engine: bool, iam: str 
             click.echo(f"{_MARKS[finding.state]}  {finding.check}: {finding.found}")
             if finding.fix:
                 click.echo(f"         fix: {finding.fix}")
-    broken = [f.check for f in findings if f.state == "broken"]
+    broken = [finding for finding in findings if finding.state == "broken"]
     if broken:
-        raise DocumentedFailure(GpuprovError(f"broken: {', '.join(broken)}", remedy="mend each as its fix says"))
+        error = GpuprovError(
+            f"broken: {', '.join(finding.check for finding in broken)}", remedy="mend each as its fix says"
+        )
+        codes = {finding.exit_code for finding in broken}
+        error.exit_code = codes.pop() if len(codes) == 1 else error.exit_code
+        raise DocumentedFailure(error)

@@ -169,3 +169,15 @@ def test_the_specs_own_profile_is_asked(home: Path, tmp_path: Path, monkeypatch:
     seen = found(doctor.examine(home, "aws", spec), "cloud aws")
     assert seen.state == "broken"
     assert "of-the-team" in seen.found
+
+
+def test_missing_credentials_alone_are_exit_3(
+    home: Path, engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    assert run(["doctor", "--cloud", "aws"]) == 3
+    assert "error: broken: cloud aws" in capsys.readouterr().err
+    monkeypatch.setenv("GPUPROV_PULUMI", str(tmp_path / "nothing"))
+    assert run(["doctor", "--cloud", "aws"]) == 1

@@ -114,8 +114,10 @@ AFTER_EFFECT = "ambiguous-after"
 
 
 def injected(kind: str, operation: str) -> GpuprovError:
-    """The error of an injected fault."""
-    return INJECTED[kind](f"injected into {operation}")
+    """The error of an injected fault, with the way to lift it."""
+    error = INJECTED[kind](f"injected into {operation}")
+    error.remedy = "it was put there on purpose: `gpuprov sandbox errors clear` takes it away"
+    return error
 
 
 def newer_schema(path: Path, version: int, known: int) -> CloudError:

@@ -52,6 +52,7 @@ def test_an_error_strikes_once_and_the_same_call_then_succeeds(box, kind):
     with pytest.raises(KINDS[kind]) as caught:
         box.cloud.create_instance(request)
     assert type(caught.value) is KINDS[kind]
+    assert "gpuprov sandbox errors clear" in str(caught.value)
     made = 3 if kind == "ambiguous-after" else 0
     assert len(box.controls.bill().lines) == made
     again = box.cloud.create_instance(request)
