@@ -83,7 +83,7 @@ def test_l6_one_signal_stops_cleanly_and_says_what_exists(bench, number):
     assert bench.running_bill() == []
 
 
-def test_a_dead_engines_lock_is_cleared_with_one_line_and_a_foreign_one_is_explained(bench):
+def test_e19_a_dead_engines_lock_is_cleared_with_one_line_and_a_foreign_one_is_explained(bench):
     assert bench.up().code == 0
     folder = bench.home / "state" / ".pulumi" / "locks" / "organization" / "gpuprov" / "demo"
     folder.mkdir(parents=True, exist_ok=True)

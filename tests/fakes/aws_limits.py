@@ -44,7 +44,9 @@ def pass_time(seconds: float) -> None:
     RULES.passed_s += seconds
     for request in RULES.spot_requests.values():
         if request["State"] == "open" and request["Type"] == "persistent":
-            relaunch(backend(request["region"]), machine(request["region"], request["ended"]), request)
+            model = backend(request["region"])
+            before = [one for one in model.all_instances() if _request_of(one) is request]
+            relaunch(model, before[-1], request)
 
 
 def shut_down(region: str, instance_id: str) -> None:

@@ -169,6 +169,9 @@ def test_a_persistent_request_that_nobody_cancelled_starts_another_machine(ec2, 
     ec2.terminate_instances(InstanceIds=[ghost["InstanceId"]])
     aws_limits.pass_time(aws_limits.DAY_S)
     assert alive() == []
+    fake.rules.spot_requests[made["SpotInstanceRequestId"]]["State"] = "open"  # one that waits for room instead
+    aws_limits.pass_time(60)
+    assert len(alive()) == 1
 
 
 @documented("spot-request-made", "request-unknown")
