@@ -14,8 +14,9 @@ from typing import Any, Self
 from pulumi.automation.errors import CommandError, ConcurrentUpdateError, StackAlreadyExistsError, StackNotFoundError
 
 from provisioner.errors import Cancelled, CloudError, GpuprovError
-from stacks import workspace
+from stacks import backend_failures, workspace
 from stacks.backend import POLICY_PACK, find_script
+from stacks.backend_failures import last_error
 from stacks.command import Interrupts
 from stacks.locks import (
     WAIT_DEFAULT,
@@ -211,7 +212,7 @@ class Session:
         return log.outcome(), None
 
     def _failed(self, log: EventLog, error: CommandError) -> Outcome:
-        outcome = log.outcome(_last_error(error))
+        outcome = log.outcome(last_error(str(error)))
         if self._interrupts.count:
             return replace(outcome, failure=self._translate(error))
         if isinstance(outcome.failure, CloudError) and outcome.failure.kind == CloudError.kind:
@@ -257,16 +258,10 @@ class Session:
             )
         if isinstance(error, ConcurrentUpdateError):
             return explain(self.stack, parse_engine_locks(str(error)))
-        return default or CloudError(f"the engine failed: {_last_error(error)}")
+        said = last_error(str(error))
+        about_state = None if self.site.backend.is_local else backend_failures.explain(said, self.site.backend.url)
+        return about_state or default or CloudError(f"the engine failed: {said}")
 
 
 def _packs() -> list[str]:
     return [str(find_script(POLICY_PACK))]
-
-
-def _last_error(error: CommandError) -> str:
-    """The line of the engine's output that says what went wrong, without decoration."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    marked = [line for line in lines if line.startswith(("error:", "stderr: error:"))]
-    text = (marked or lines or ["no reason given"])[-1]
-    return text.removeprefix("stderr:").strip().removeprefix("error:").strip()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from provisioner.errors import UsageError
+from provisioner.errors import CloudError, UsageError
 from provisioner.workload.nearest import nearest
 from stacks.backend import Backend, choose_backend, engine_environment
 from stacks.engine.find import Engine, find_engine
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stacks.command import EngineCommand
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 class Site:
@@ -63,7 +64,8 @@ class Site:
             return list_file_stacks(self.backend.directory)
         from stacks import workspace
 
-        return workspace.list_remote(self.command(), self.home / "workspaces" / self.backend.key)
+        directory = self.home / "workspaces" / self.backend.key
+        return self._reached(lambda: workspace.list_remote(self.command(), directory))
 
     def read(self, stack: str) -> StackState | None:
         """The state of a stack, or ``None`` where there is none; no lock is needed to look.
@@ -74,7 +76,24 @@ class Site:
             return read_file_state(self.backend.directory, stack)
         from stacks import workspace
 
-        return workspace.read_remote_state(workspace.open_stack(self.directory(stack), stack, self.command(), None))
+        opened = workspace.open_stack(self.directory(stack), stack, self.command(), None)
+        return self._reached(lambda: workspace.read_remote_state(opened))
+
+    def _reached(self, ask: Callable[[], T]) -> T:
+        """The answer of a remote backend.
+
+        Raises:
+            GpuprovError: it cannot be reached or read; nothing was changed.
+        """
+        from pulumi.automation.errors import CommandError
+
+        from stacks.backend_failures import explain, last_error
+
+        try:
+            return ask()
+        except CommandError as error:
+            said, url = last_error(str(error)), self.backend.url
+            raise explain(said, url) or CloudError(f"the state cannot be read: {said}", where=url) from error
 
     def existing(self, stack: str) -> StackState:
         """The state of a stack that must exist.

@@ -22,6 +22,8 @@ PROVIDER = "pulumi:providers:gpuprov"
 STACK = "pulumi:pulumi:Stack"
 
 SECRET = "[secret]"  # noqa: S105 - what people see instead of one
+_VERSION = 3
+"""Form of a checkpoint. Source: pulumi/pulumi sdk/go/common/apitype, DeploymentSchemaVersionCurrent."""
 _SIGNATURE = "4dabf18193072939515e22adb298388d"
 """Key by which Pulumi marks an object of the state that is not plain data (secret, asset, reference).
 
@@ -170,7 +172,14 @@ def read_file_state(directory: Path, stack: str) -> StackState | None:
     except FileNotFoundError:
         return None
     try:
-        checkpoint = json.loads(text)["checkpoint"]
+        document = json.loads(text)
+        version = document.get("version")
+        if isinstance(version, int) and version > _VERSION:
+            raise CloudError(
+                f"{path} was written by a newer version (form {version}; this one reads {_VERSION})",
+                remedy="use the version of gpuprov that wrote it; nothing was changed",
+            )
+        checkpoint = document["checkpoint"]
         return parse_deployment(stack, checkpoint.get("latest") or {})
     except (ValueError, KeyError, TypeError, AttributeError) as failure:
         raise CloudError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from shutil import rmtree
 
@@ -50,6 +51,12 @@ def locks(bucket):
 
 
 def test_a_stack_lives_in_a_bucket(bench, bucket):
+    missing = bench.run(
+        "status", "--backend", os.environ["GPUPROV_BACKEND"].replace("s3://state", "s3://no-such-state")
+    )
+    assert missing.code == 2, missing.err
+    assert "make the bucket" in missing.err
+
     made = bench.up()
     assert made.code == 0, made.err
     assert not (bench.home / "state").exists()

@@ -197,3 +197,12 @@ def test_regions_are_those_of_every_offer_and_object():
     assert StackState("demo", (launch,), (cut,)).regions == {"us-east-1", "us-west-2", "ap-south-1"}
     assert StackState("demo", (launch, machine)).regions == {"us-east-1", "us-west-2", "eu-west-1", "eu-north-1"}
     assert StackState("demo").regions == frozenset()
+
+
+def test_a_state_of_a_newer_version_is_not_guessed_at(tmp_path):
+    path = stack_file(tmp_path, "demo")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"version": 99, "checkpoint": {"latest": DEPLOYMENT}}))
+    with pytest.raises(CloudError, match="newer version") as failure:
+        read_file_state(tmp_path, "demo")
+    assert "nothing was changed" in failure.value.remedy
