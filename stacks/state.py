@@ -22,8 +22,9 @@ PROVIDER = "pulumi:providers:gpuprov"
 STACK = "pulumi:pulumi:Stack"
 
 SECRET = "[secret]"  # noqa: S105 - what people see instead of one
-_VERSION = 3
-"""Form of a checkpoint. Source: pulumi/pulumi sdk/go/common/apitype, DeploymentSchemaVersionCurrent."""
+_VERSION = 4
+"""Newest form of a checkpoint: 3, and 4 where it uses features. Source: pulumi/pulumi sdk/go/common/apitype,
+DeploymentSchemaVersionLatest."""
 _SIGNATURE = "4dabf18193072939515e22adb298388d"
 """Key by which Pulumi marks an object of the state that is not plain data (secret, asset, reference).
 

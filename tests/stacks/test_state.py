@@ -202,6 +202,9 @@ def test_regions_are_those_of_every_offer_and_object():
 def test_a_state_of_a_newer_version_is_not_guessed_at(tmp_path):
     path = stack_file(tmp_path, "demo")
     path.parent.mkdir(parents=True)
+    for version in (3, 4):
+        path.write_text(json.dumps({"version": version, "checkpoint": {"latest": DEPLOYMENT}}))
+        assert read_file_state(tmp_path, "demo").stack_id == "f00d"
     path.write_text(json.dumps({"version": 99, "checkpoint": {"latest": DEPLOYMENT}}))
     with pytest.raises(CloudError, match="newer version") as failure:
         read_file_state(tmp_path, "demo")
