@@ -22,6 +22,12 @@ STOP_S = 300
 LEAVE_S = 120
 """Longest run of the checkpoint hook at a shutdown, before that."""
 RESTARTS, RESTARTS_IN_S = 5, 1800
+TICK_S = 300
+"""Longest look of the dead man's switch, hook and shutdown included: one that hangs must not keep the next from coming."""
+
+
+_LAST_TO_DIE = "OOMScoreAdjust=-1000"
+"""A workload that runs out of memory must not take along what ends the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,8 @@ def user_data(config: Mapping[str, Any], start: Start | None = None) -> str:
     document = {
         # On each boot before anything else; on the first one, the file is not there yet and runcmd arms the timer.
         "bootcmd": [
-            f"test ! -e {HOME}/watcher.py || /usr/bin/python3 {HOME}/watcher.py {w}" for w in ("renew", "tick")
+            f"test ! -e {HOME}/watcher.py || timeout {TICK_S} /usr/bin/python3 {HOME}/watcher.py {w}"
+            for w in ("renew", "tick")
         ],
         "write_files": files,
         "runcmd": commands,
@@ -104,11 +111,14 @@ def _start_files(start: Start) -> list[dict[str, Any]]:
 def _units(config: Mapping[str, Any], start: Start | None) -> dict[str, str]:
     python = f"/usr/bin/python3 {HOME}/watcher.py"
     units = {
-        "gpuprov-deadman.service": _unit("gpuprov dead man's switch", f"Type=oneshot\nExecStart={python} tick"),
+        "gpuprov-deadman.service": _unit(
+            "gpuprov dead man's switch",
+            f"Type=oneshot\nExecStart={python} tick\nTimeoutStartSec={TICK_S}\n{_LAST_TO_DIE}",
+        ),
         "gpuprov-deadman.timer": "[Unit]\nDescription=gpuprov dead man's switch\n[Timer]\nOnBootSec=20\n"
         "OnUnitInactiveSec=30\nAccuracySec=1\n[Install]\nWantedBy=timers.target\n",
         "gpuprov-watcher.service": _unit(
-            "gpuprov watcher", f"ExecStart={python} watch\nRestart=always\nRestartSec=5", wanted=True
+            "gpuprov watcher", f"ExecStart={python} watch\nRestart=always\nRestartSec=5\n{_LAST_TO_DIE}", wanted=True
         ),
     }
     if start is not None:

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import ast
 import base64
-import bz2
-import re
+import lzma
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from string import ascii_letters
 
 from provisioner.errors import InternalBug
+from provisioner.node.shorten import shortened
 
-MODULES = ("idleness", "sensors", "deadman", "drain", "renew", "watcher")
+MODULES = ("idleness", "reach", "gpu_readings", "sockets", "sensors", "deadman", "drain", "renew", "watcher")
 """In the order in which they need each other."""
+LZMA = {
+    "id": lzma.FILTER_LZMA1,
+    "preset": 9 | lzma.PRESET_EXTREME,
+    "dict_size": 1 << 16,
+    "lc": 2,
+    "pb": 0,
+    "nice_len": 273,
+}
+KEPT_ON_DISK = ("Switch",)
+"""Classes whose fields a later watcher reads back."""
 _PACKAGE = "provisioner.node"
-_DEPTH = re.compile("^ +", re.MULTILINE)
 
 
 @cache
@@ -27,8 +35,6 @@ def watcher_source() -> str:
     for name in MODULES:
         tree = ast.parse(Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8"))
         for statement in _bare(tree).body:
-            for function in _functions(statement):
-                _shorten_locals(function)
             if isinstance(statement, (ast.Import, ast.ImportFrom)):
                 for line in _import_lines(statement):
                     imports[line] = None
@@ -37,18 +43,18 @@ def watcher_source() -> str:
     future = "from __future__ import annotations"
     heads = [future, *(line for line in imports if line != future)]
     _refuse_twins(body)
-    # Unparsed texts hold no line breaks of their own, so what a line begins with is its depth: one space is enough for each.
-    return _DEPTH.sub(lambda match: " " * (len(match[0]) // 4), "\n".join([*heads, *body])) + "\n"
+    return shortened("\n".join([*heads, *body]) + "\n", KEPT_ON_DISK)
 
 
 @cache
 def packed_watcher() -> str:
     """The same program, packed into a few lines that unpack it: what is packed once more with the user data stays small.
 
-    bzip2 beats gzip by 6 % on it, and is in the standard library of every Python.
+    LZMA beats gzip by a twelfth on it, and is in the standard library of every Python.
     """
-    packed = base64.b64encode(bz2.compress(watcher_source().encode(), 9)).decode()
-    return f"import base64,bz2\nexec(compile(bz2.decompress(base64.b64decode('{packed}')),__file__,'exec'))\n"
+    packed = lzma.compress(watcher_source().encode(), lzma.FORMAT_ALONE, filters=[LZMA])
+    text = base64.b64encode(packed).decode()
+    return f"import base64,lzma\nexec(compile(lzma.decompress(base64.b64decode('{text}')),__file__,'exec'))\n"
 
 
 def _refuse_twins(body: list[str]) -> None:
@@ -63,12 +69,6 @@ def _refuse_twins(body: list[str]) -> None:
     twins = sorted(name for name, count in names.items() if count > 1)
     if twins:
         raise InternalBug(f"the node's modules define {', '.join(twins)} more than once")
-
-
-def _functions(statement: ast.stmt) -> list[ast.FunctionDef]:
-    """Functions and methods of a statement, not those inside them."""
-    inner = statement.body if isinstance(statement, ast.ClassDef) else [statement]
-    return [entry for entry in inner if isinstance(entry, ast.FunctionDef)]
 
 
 def _names_of(statement: ast.stmt) -> list[str]:
@@ -86,21 +86,6 @@ def _import_lines(statement: ast.Import | ast.ImportFrom) -> list[str]:
     return [ast.unparse(statement)]
 
 
-def _shorten_locals(function: ast.FunctionDef) -> None:
-    """Give the function's own variables names of one letter; parameters keep theirs, since callers may name them."""
-    inside = list(ast.walk(function))
-    if any(isinstance(node, (ast.ClassDef, ast.Global, ast.Nonlocal)) for node in inside):
-        return
-    kept = {node.arg for node in inside if isinstance(node, ast.arg)}
-    kept |= {node.name for node in inside if isinstance(node, ast.ExceptHandler) and node.name}
-    names = [node for node in inside if isinstance(node, ast.Name)]
-    own = dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Store) and n.id not in kept and len(n.id) > 1)
-    taken = kept | {node.id for node in names}
-    shorter = dict(zip(own, (letter for letter in ascii_letters if letter not in taken), strict=False))
-    for node in names:
-        node.id = shorter.get(node.id, node.id)
-
-
 def _bare(tree: ast.Module) -> ast.Module:
     """The module without docstrings and texts that stand alone: they are for people, and user data is 16 KB."""
     for node in ast.walk(tree):
@@ -109,8 +94,24 @@ def _bare(tree: ast.Module) -> ast.Module:
             node.body = kept or [ast.Pass()]
         if isinstance(node, ast.FunctionDef):
             node.returns = None
-            for argument in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs):
-                argument.annotation = None
-        if isinstance(node, ast.AnnAssign):  # a dataclass needs one; which one does not matter
-            node.annotation = ast.Name("object", ast.Load())
-    return tree
+            given = (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs, node.args.vararg, node.args.kwarg)
+            for argument in given:
+                if argument is not None:
+                    argument.annotation = None
+    _Plain().visit(tree)
+    return ast.fix_missing_locations(tree)
+
+
+class _Plain(ast.NodeTransformer):
+    """Annotations out, but for those of a dataclass's fields: a field needs one, and which one does not matter."""
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        for member in node.body:
+            if isinstance(member, ast.AnnAssign):
+                member.annotation = ast.Name("object", ast.Load())
+            else:
+                self.visit(member)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.Assign | None:
+        return None if node.value is None else ast.Assign([node.target], node.value)

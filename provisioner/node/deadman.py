@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ EXPIRY_TAG = "gpuprov:expires-at"
 LEASE_MAX_S = 366 * 24 * 3600.0
 """A keepalive beyond it is a mistyped date."""
 NONE = "none"
+START_GRACE_S = 600.0
+"""A machine that was ended and runs again was started by somebody: so long it waits to be told its new end."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ def advance(
         if tags is not None:
             switch = replace(switch, expiry_tag=tags.get(EXPIRY_TAG, ""))
     is_same_boot = switch.boot_id == boot and at_s >= switch.at_s
+    if switch.ended_by and switch.boot_id != boot:
+        switch = _started_again(switch, limits)
     passed_s = at_s - switch.at_s if is_same_boot else at_s
     switch = replace(
         switch,
@@ -88,6 +94,18 @@ def advance(
         switch = _follow_expiry(switch, limits, tags.get(EXPIRY_TAG, ""), now)
         switch = _follow_lease(switch, limits, tags.get(LEASE_TAG, ""), now)
     return replace(switch, ended_by=switch.ended_by or _due(switch, limits))
+
+
+def _started_again(switch: Switch, limits: Limits) -> Switch:
+    """An end that has happened is over: what was used up leaves the grace, in which a renewed tag can be read."""
+    used_s, total_s, left_s = switch.used_s, switch.total_s, switch.lease_left_s
+    if switch.lifetime_s is not None:
+        used_s = min(used_s, switch.lifetime_s - START_GRACE_S)
+    if limits.spend_s is not None:
+        total_s = min(total_s, limits.spend_s - START_GRACE_S)
+    if left_s is not None:
+        left_s = max(left_s, START_GRACE_S)
+    return replace(switch, ended_by="", used_s=used_s, total_s=total_s, lease_left_s=left_s)
 
 
 def _follow_expiry(switch: Switch, limits: Limits, tag: str, now: float | None) -> Switch:
@@ -128,24 +146,41 @@ def _due(switch: Switch, limits: Limits) -> str:
 
 
 def load_switch(path: Path) -> Switch | None:
-    """The switch on disk; ``None`` where there is none that reads."""
+    """The switch on disk; ``None`` where there is none that reads, whatever else stands there."""
     try:
         document = json.loads(path.read_text())
         known = {f.name for f in fields(Switch)}
-        return Switch(**{key: value for key, value in document.items() if key in known})
+        switch = Switch(**{key: value for key, value in document.items() if key in known})
+        # Words are words and numbers are numbers, or this fails; one that is none would never come due.
+        _ = switch.boot_id + switch.lease_tag + switch.expiry_tag + switch.ended_by
+        numbers = switch.at_s + switch.used_s + switch.total_s + (switch.lifetime_s or 0) + (switch.lease_left_s or 0)
+        return switch if isfinite(numbers) else None
     except (OSError, ValueError, TypeError, AttributeError):
         return None
 
 
-def save_switch(path: Path, switch: Switch) -> None:
-    """Write the switch so that a cut at any moment leaves the old or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def newest_switch(paths: Iterable[Path], boot: str) -> Switch | None:
+    """The switch of several copies that was written last: of this boot, by its clock; else the first that reads."""
+    found = [switch for switch in map(load_switch, paths) if switch is not None]
+    ours = [switch for switch in found if switch.boot_id == boot]
+    return max(ours, key=lambda switch: switch.at_s) if ours else next(iter(found), None)
+
+
+def save_switch(path: Path, switch: Switch) -> bool:
+    """Write the switch so that a cut at any moment leaves the old or the new one; whether that worked (a disk may be full)."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    with fresh.open("w") as file:
-        json.dump(asdict(switch), file)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with fresh.open("w") as file:
+            json.dump(asdict(switch), file)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError:
+        with suppress(OSError):
+            fresh.unlink()
+        return False
+    return True
 
 
 def limits_of(config: Mapping[str, Any]) -> Limits:

@@ -6,31 +6,32 @@ A source that does not exist is left out of a reading; one that exists and canno
 
 from __future__ import annotations
 
-import ctypes
 import json
 import re
-import struct
-import subprocess
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-QUERY = "index,utilization.gpu,utilization.memory,power.draw,power.limit,mig.mode.current"
-TOOL_TIMEOUT_S = 10.0
-HTTP_TIMEOUT_S = 2.0
+from provisioner.node.gpu_readings import GPU_TIMEOUT_S, smi_gpus
+from provisioner.node.reach import fetch, metadata_bytes, metadata_text, run_bounded, run_tool
+from provisioner.node.sockets import ESTABLISHED, from_beyond, is_own, sockets_of
+
 LOGIN_FORGOTTEN_S = 4 * 3600.0
 """A login without a keystroke or a line of output for so long is taken for forgotten: a debugger at a stop, or a person who
 reads, is not."""
 SSH_PORT = 22
 RATE_OVER_S = 1.0
 """Two looks closer together (the last one before an end) share a rate, and what has moved between them counts as a second's."""
-_ESTABLISHED = "01"
-_LOOPBACK = ("0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F")
-_UTMP_BYTES, _UTMP_USER = 384, 7
+_DAEMONS = re.compile(
+    r"(systemd-|snap|unattended-|apt-|dnf|packagekit|fwupd|man-db|update-|nvidia-|dcgm|amazon-cloudwatch|gpuprov-[dw][ea]|"
+    r"node_exp|telegraf|datadog|fluent|falcon)"
+)
+"""Units of an image that work for nobody and may take more than a tenth of a core. Everything else counts: a person's own units, cron, and what was started from an SSM
+shell, which lives in the group of its agent."""
+_SSH_TITLE = re.compile(rb"sshd(-session)?: ")
 _SECTOR_BYTES = 512
 _COUNTERS = {
     "running": (
@@ -74,10 +75,14 @@ class Machine:
     """GPUs that the machine was made with; 0 where that is not known."""
     has_run: bool = False
     nvml: str = "libnvidia-ml.so.1"
+    """Empty: nvidia-smi alone is asked."""
     host: str = "127.0.0.1"
     units: tuple[str, ...] = ("gpuprov-workload",)
     before: dict[str, tuple[float, float, float | None]] = field(default_factory=dict)
     """Counter -> time, value and rate of the last reading."""
+    groups: dict[str, float] | None = None
+    """Control group -> CPU seconds at the last reading."""
+    grown_s: float = 0.0
     terminals: dict[str, tuple[tuple[float, float], float]] = field(default_factory=dict)
     engines_seen: set[int] = field(default_factory=set)
     tags_seen: dict[str, str] = field(default_factory=dict)
@@ -108,11 +113,18 @@ class Machine:
         return reading
 
     def gpus_now(self) -> list[dict[str, Any]] | None:
-        """Each GPU by NVML, else by nvidia-smi; ``None`` where neither answers."""
-        try:
-            return nvml_gpus(self.nvml)
-        except (OSError, AttributeError, ValueError):
-            return smi_gpus()
+        """Each GPU by NVML, else by nvidia-smi; ``None`` where neither answers.
+
+        NVML is read by a process of its own: a driver that hangs takes it along, and not the watcher.
+        """
+        if self.nvml:
+            code, shown = run_bounded([sys.executable, "-S", __file__, "gpus", self.nvml], GPU_TIMEOUT_S)
+            if code is None:
+                return None  # it hangs: nvidia-smi would too
+            with suppress(ValueError):
+                if code == 0:
+                    return list(json.loads(shown))
+        return smi_gpus()
 
     def rate(self, name: str, value: float | None, at_s: float) -> float | None:
         """A counter's growth per second; ``None`` at the first reading and where the counter cannot be read."""
@@ -129,15 +141,30 @@ class Machine:
         return rate
 
     def cpu_s(self) -> float | None:
-        """CPU seconds of what people and workloads run; the system's own daemons are no evidence."""
+        """CPU seconds, since the watcher began, of what people and workloads run; daemons of the system are no evidence.
+
+        Each control group is counted by its own growth: one that ends takes its counter with it. Version 1 of control groups
+        keeps no sums of this kind, and the whole machine is taken.
+        """
         top = self.path("/sys/fs/cgroup")
         if not (top / "cgroup.controllers").exists():
             return self._whole_cpu_s()
-        patterns = ["user.slice", "machine.slice", "docker", "system.slice/docker-*.scope", "kubepods*"]
-        patterns += [f"system.slice/{unit}.service" for unit in self.units]
-        found = [group for pattern in patterns for group in sorted(top.glob(f"{pattern}/cpu.stat"))]
-        used_us = [_field(group, "usage_usec") for group in found]
-        return None if None in used_us else sum(value for value in used_us if value is not None) / 1e6
+        used: dict[str, float] = {}
+        for group in (*top.glob("*/cpu.stat"), *top.glob("system.slice/*/cpu.stat")):
+            name = group.parent.name
+            if name in ("system.slice", "init.scope") or _DAEMONS.match(name):
+                continue
+            value = _field(group, "usage_usec")
+            if value is not None:
+                used[str(group)] = value / 1e6
+            elif group.exists():
+                return None
+        if not used:
+            return None
+        if self.groups is not None:
+            self.grown_s += sum(max(0.0, value - self.groups.get(name, 0.0)) for name, value in used.items())
+        self.groups = used
+        return self.grown_s
 
     def _whole_cpu_s(self) -> float | None:
         try:
@@ -177,19 +204,32 @@ class Machine:
         return float(total)
 
     def connections(self, ports: Iterable[int]) -> int | None:
-        """Established connections to ports, from elsewhere: probes of this machine's own do not count."""
-        wanted, count, is_read = set(ports), 0, False
-        for name in ("tcp", "tcp6"):
-            try:
-                lines = self.path(f"/proc/net/{name}").read_text().splitlines()[1:]
-            except OSError:
-                continue
-            is_read = True
-            for line in lines:
-                _, local, remote, state = line.split()[:4]
-                if state == _ESTABLISHED and int(local.rpartition(":")[2], 16) in wanted:
-                    count += remote.rpartition(":")[0] not in _LOOPBACK
-        return count if is_read else None
+        """Established connections to ports, from elsewhere: probes of this machine's own do not count.
+
+        A port that a container publishes shows in the container's network alone, under a number of its own: there, what comes
+        from beyond its bridge to any port that listens counts.
+        """
+        sockets = sockets_of(self.path("/proc/net"))
+        if sockets is None:
+            return None
+        wanted = set(ports)
+        found = [s for s in sockets if s[3] == ESTABLISHED and s[1] in wanted and not is_own(s[0], s[2])]
+        return len(found) + sum(map(from_beyond, self._other_networks()))
+
+    def _other_networks(self) -> list[Path]:
+        """Folder with the sockets of each network that is not the host's own."""
+        try:
+            seen = {str(self.path("/proc/self/ns/net").readlink())}
+        except OSError:
+            return []
+        found = []
+        for process in self.path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                name = str((process / "ns/net").readlink())
+                if name not in seen:
+                    seen.add(name)
+                    found.append(process / "net")
+        return found
 
     def engines(self, workload: str | None) -> tuple[dict[str, Any], list[int]]:
         """Counters of each engine that answers, and the ports behind which nothing tells of its requests."""
@@ -198,9 +238,11 @@ class Machine:
         for port in self.ports:
             try:
                 counters = self._counters(port)
-            except ConnectionRefusedError:
-                # Nothing listens. An engine that was there and should be is unknown; else there is no engine.
-                if port in self.engines_seen and workload == "active":
+            except (ConnectionRefusedError, ConnectionResetError):
+                # Nothing that speaks HTTP here. An engine that was there and should be is unknown; else there is none.
+                if port not in self.engines_seen:
+                    bare.append(port)
+                elif workload == "active":
                     found[f":{port}"] = None
                 continue
             except (OSError, ValueError):
@@ -221,15 +263,20 @@ class Machine:
                 return counters
         status, body = fetch(f"http://{self.host}:{port}/queue")
         if status == 200:
-            queue = json.loads(body)
-            if isinstance(queue, dict) and "queue_running" in queue:
+            # Servers of web pages answer any path with a page.
+            with suppress(ValueError, TypeError, KeyError):
+                queue = json.loads(body)
                 return {"running": len(queue["queue_running"]), "waiting": len(queue.get("queue_pending") or ())}
         return None
 
     def logins(self, at_s: float) -> int | None:
         """People who are there: terminals that moved in the last hours, SSH connections without a terminal, SSM shells."""
+        # Every terminal of the host: panes of tmux and screen, mosh and notebooks may be in no list of logins.
+        folder = self.path("/dev/pts")
         try:
-            lines = self._terminals()
+            lines = (
+                [f"pts/{entry.name}" for entry in folder.iterdir() if entry.name.isdigit()] if folder.is_dir() else []
+            )
         except OSError:
             return None
         live = 0
@@ -244,32 +291,25 @@ class Machine:
             since_s = known[1] if known is not None and known[0] == mark else at_s
             self.terminals[line] = (mark, since_s)
             live += at_s - since_s < LOGIN_FORGOTTEN_S
-        connected = self.connections((SSH_PORT,))
-        if connected is None:
+        shells, titles = self._sessions()
+        if titles:  # whoever has not logged in yet, as scanners never do, has no "@"
+            return live + shells + sum(title.endswith(b"@notty") for title in titles)
+        sockets = sockets_of(self.path("/proc/net"))
+        if sockets is None:
             return None
-        return live + max(0, connected - len(lines)) + self._ssm_shells()
+        connected = sum(s[3] == ESTABLISHED and s[1] == SSH_PORT and not is_own(s[0], s[2]) for s in sockets)
+        return live + max(0, connected - len(lines)) + shells
 
-    def _terminals(self) -> list[str]:
-        """Lines of the logins by utmp; without one, every pseudo-terminal."""
-        utmp = self.path("/run/utmp")
-        if not utmp.exists():
-            folder = self.path("/dev/pts")
-            return (
-                [f"pts/{entry.name}" for entry in folder.iterdir() if entry.name.isdigit()] if folder.is_dir() else []
-            )
-        data = utmp.read_bytes()
-        records = (data[at : at + _UTMP_BYTES] for at in range(0, len(data) - _UTMP_BYTES + 1, _UTMP_BYTES))
-        lines = [r[8:40].split(b"\0")[0].decode("ascii", "replace") for r in records if _utmp_kind(r) == _UTMP_USER]
-        return [line for line in lines if line.startswith("pts/")]
-
-    def _ssm_shells(self) -> int:
-        count = 0
-        for comm in self.path("/proc").glob("[0-9]*/comm"):
-            try:
-                count += comm.read_text().startswith("ssm-session-wor")
-            except OSError:
-                continue
-        return count
+    def _sessions(self) -> tuple[int, list[bytes]]:
+        """Shells of SSM, and titles of the SSH daemon's processes: ``sshd: ana@pts/0``, ``ana@notty``, ``ana [priv]``."""
+        shells, titles = 0, []
+        for process in self.path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                title = (process / "cmdline").read_bytes().split(b"\0")[0].strip()
+                shells += title.endswith(b"ssm-session-worker")
+                if _SSH_TITLE.match(title):
+                    titles.append(title)
+        return shells, titles
 
     def workload(self) -> str | None:
         """What the workload's unit does: ``starting``, ``active``, ``finished``, ``failed``; ``None`` where systemd does not say."""
@@ -310,11 +350,11 @@ class Machine:
         Raises:
             OSError: the service does not answer.
         """
-        token = _metadata(self.metadata, "/latest/api/token", put=True)[0]
+        token = metadata_text(self.metadata, "/latest/api/token", put=True)[0]
         found: dict[str, str] = {}
         now = None
         for key in keys:
-            value, date = _metadata(self.metadata, f"/latest/meta-data/tags/instance/{key}", token=token)
+            value, date = metadata_text(self.metadata, f"/latest/meta-data/tags/instance/{key}", token=token)
             now = date or now
             if value is not None:
                 found[key] = value.strip()
@@ -322,17 +362,13 @@ class Machine:
 
     def interruption(self) -> str | None:
         """The spot notice, ``terminate`` or ``stop``; ``None`` while there is none. Raises ``OSError`` without an answer."""
-        token = _metadata(self.metadata, "/latest/api/token", put=True)[0]
-        notice, _ = _metadata(self.metadata, "/latest/meta-data/spot/instance-action", token=token)
+        token = metadata_text(self.metadata, "/latest/api/token", put=True)[0]
+        notice, _ = metadata_text(self.metadata, "/latest/meta-data/spot/instance-action", token=token)
         return None if notice is None else str(json.loads(notice).get("action", "terminate"))
 
     def user_data(self) -> bytes:
         """The user data as it is now, packed or not. Raises ``OSError`` without an answer."""
-        token = _metadata(self.metadata, "/latest/api/token", put=True)[0]
-        headers = {"X-aws-ec2-metadata-token": token or ""}
-        request = urllib.request.Request(self.metadata + "/latest/user-data", headers=headers)  # noqa: S310 - fixed scheme
-        with _OPENER.open(request, timeout=HTTP_TIMEOUT_S) as answer:
-            return bytes(answer.read())
+        return metadata_bytes(self.metadata, "/latest/user-data")
 
 
 def parse_counters(text: str) -> dict[str, float]:
@@ -356,155 +392,9 @@ def parse_counters(text: str) -> dict[str, float]:
     return {"running": 0.0, **sums}
 
 
-def fetch(url: str, timeout_s: float = HTTP_TIMEOUT_S) -> tuple[int, str]:
-    """Status and text of a page.
-
-    Raises:
-        ConnectionRefusedError: nothing listens.
-        OSError: no answer.
-    """
-    try:
-        with _OPENER.open(url, timeout=timeout_s) as answer:
-            return answer.status, answer.read(4_000_000).decode("utf-8", "replace")
-    except urllib.error.HTTPError as error:
-        error.close()
-        return error.code, ""
-    except urllib.error.URLError as error:
-        raise error.reason if isinstance(error.reason, OSError) else OSError(str(error)) from None
-
-
-def smi_gpus(run: Callable[[list[str]], str | None] | None = None) -> list[dict[str, Any]] | None:
-    """Each GPU by nvidia-smi; ``None`` where it fails."""
-    run = run or run_tool
-    shown = run(["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"])
-    if not shown or not shown.strip():
-        return None
-    listed = run(["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"])
-    processes = None if listed is None else len([line for line in listed.splitlines() if line.strip().isdigit()])
-    gpus = []
-    for line in shown.strip().splitlines():
-        cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) < 6:
-            return None
-        used, traffic, watts, limit = (_cell(cell) for cell in cells[1:5])
-        gpus.append(
-            {
-                "utilization": used,
-                "traffic": traffic,
-                "watts": watts,
-                "limit_watts": limit,
-                "mig": cells[5] == "Enabled",
-                "processes": processes,
-            }
-        )
-    return gpus
-
-
-class _Rates(ctypes.Structure):
-    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
-
-
-def nvml_gpus(library: str) -> list[dict[str, Any]]:
-    """Each GPU by NVML; a value that a GPU does not give is ``None``.
-
-    Raises:
-        OSError: there is no library, or it does not start.
-    """
-    nvml = ctypes.CDLL(library)
-    count = ctypes.c_uint()
-    if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)):
-        raise OSError("NVML does not start")
-    try:
-        return [_nvml_gpu(nvml, index) for index in range(count.value)]
-    finally:
-        nvml.nvmlShutdown()
-
-
-def _nvml_gpu(nvml: Any, index: int) -> dict[str, Any]:
-    handle, rates = ctypes.c_void_p(), _Rates()
-    if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
-        return {"utilization": None, "traffic": None, "watts": None, "processes": None, "mig": False}
-    is_read = not nvml.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(rates))
-    return {
-        "utilization": rates.gpu if is_read else None,
-        "traffic": rates.memory if is_read else None,
-        "watts": _nvml_number(nvml, "nvmlDeviceGetPowerUsage", handle, 1000.0),
-        "limit_watts": _nvml_number(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle, 1000.0),
-        "mig": bool(_nvml_mig(nvml, handle)),
-        "processes": _nvml_processes(nvml, handle),
-    }
-
-
-def _nvml_number(nvml: Any, name: str, handle: Any, unit: float) -> float | None:
-    value = ctypes.c_uint()
-    call = getattr(nvml, name, None)
-    return None if call is None or call(handle, ctypes.byref(value)) else value.value / unit
-
-
-def _nvml_mig(nvml: Any, handle: Any) -> int:
-    current, pending = ctypes.c_uint(), ctypes.c_uint()
-    call = getattr(nvml, "nvmlDeviceGetMigMode", None)
-    return 0 if call is None or call(handle, ctypes.byref(current), ctypes.byref(pending)) else current.value
-
-
-def _nvml_processes(nvml: Any, handle: Any) -> int | None:
-    """Processes on a GPU. With a size of 0 the call answers 7 (too small) and the number that there are."""
-    count = ctypes.c_uint(0)
-    call = getattr(nvml, "nvmlDeviceGetComputeRunningProcesses_v3", None)
-    return None if call is None or call(handle, ctypes.byref(count), None) not in (0, 7) else count.value
-
-
-def run_tool(arguments: list[str], timeout_s: float = TOOL_TIMEOUT_S) -> str | None:
-    """What a tool prints; ``None`` where it is missing, fails or hangs."""
-    try:
-        done = subprocess.run(
-            arguments, capture_output=True, text=True, timeout=timeout_s, check=False, errors="replace"
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout if done.returncode == 0 else None
-
-
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Neither a local engine nor the metadata service is behind a proxy."""
-
-
-def _metadata(base: str, path: str, *, token: str | None = None, put: bool = False) -> tuple[str | None, float | None]:
-    """Text of a metadata path (``None`` for one that is not there) and the service's own time."""
-    headers = {"X-aws-ec2-metadata-token-ttl-seconds": "300"} if put else {"X-aws-ec2-metadata-token": token or ""}
-    request = urllib.request.Request(base + path, headers=headers, method="PUT" if put else "GET")  # noqa: S310 - fixed scheme
-    try:
-        with _OPENER.open(request, timeout=HTTP_TIMEOUT_S) as answer:
-            return answer.read(65536).decode(), _date(answer.headers)
-    except urllib.error.HTTPError as error:
-        date = _date(error.headers)
-        error.close()
-        if error.code == 404:
-            return None, date
-        raise OSError(f"metadata service answers {error.code}") from None
-
-
-def _date(headers: Any) -> float | None:
-    try:
-        return parsedate_to_datetime(headers.get("Date") or "").timestamp()
-    except (TypeError, ValueError, IndexError):
-        return None
-
-
 def _field(path: Path, name: str) -> float | None:
     try:
         facts = dict(line.split() for line in path.read_text().splitlines() if line)
         return float(facts[name])
     except (OSError, ValueError, KeyError):
         return None
-
-
-def _cell(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _utmp_kind(record: bytes) -> int:
-    return int(struct.unpack_from("<h", record)[0])

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,15 @@ from provisioner.node.deadman import (
     advance,
     boot_id,
     limits_of,
-    load_switch,
+    newest_switch,
     save_switch,
 )
 from provisioner.node.drain import CAUSE_TAG, DRAIN_TAG, HURRY_S, Gate, Listener, drain
+from provisioner.node.gpu_readings import nvml_gpus
 from provisioner.node.idleness import IDLE, QUIET, Decision, Memory, Rules, decide
+from provisioner.node.reach import HTTP_TIMEOUT_S, fetch, run_bounded, run_tool
 from provisioner.node.renew import renew
-from provisioner.node.sensors import HTTP_TIMEOUT_S, Machine, fetch, run_tool
+from provisioner.node.sensors import Machine
 
 CONFIG = "/etc/gpuprov/node.json"
 STATE = "/var/lib/gpuprov"
@@ -78,6 +80,15 @@ class Node:
         """Folder of what must survive a reboot."""
         return self.machine.path(STATE)
 
+    @property
+    def switches(self) -> tuple[Path, Path]:
+        """Where the dead man's switch is kept: on disk, and in memory for a disk that is full."""
+        return self.state / "deadman.json", self.machine.path("/run/gpuprov/deadman.json")
+
+    def switch(self) -> Switch | None:
+        """The dead man's switch as it was written last."""
+        return newest_switch(self.switches, boot_id(self.root))
+
     def now_s(self) -> float:
         """Monotonic seconds since boot; time asleep counts."""
         if self.clock is not None:
@@ -92,16 +103,10 @@ class Node:
         """One JSON line to the serial console."""
         line = json.dumps({MARK: 1, "at": _rfc3339(self.wall_s()), **facts}, sort_keys=False) + "\n"
         for name in ("/dev/ttyS0", "/dev/console"):
-            try:
-                descriptor = os.open(self.machine.path(name), os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
-            except OSError:
-                continue
-            try:
-                os.write(descriptor, line.encode())
-            finally:
-                os.close(descriptor)
-            return
-        sys.stderr.write(line)
+            if _written(self.machine.path(name), line.encode()):
+                return
+        with suppress(OSError):
+            sys.stderr.write(line)
 
     def hook(self, limit_s: float) -> bool | None:
         """Run the user's checkpoint hook within a time; whether it worked, ``None`` without one."""
@@ -111,18 +116,12 @@ class Node:
         script = self.machine.path("/opt/gpuprov/run.sh")
         if script.exists():  # which knows the container and the environment of the workload
             hook.insert(0, str(script))
-        try:
-            # A process group of its own: what outlives the notice is left to the shutdown.
-            done = subprocess.run(
-                hook, timeout=max(1.0, limit_s), check=False, stdin=subprocess.DEVNULL, start_new_session=True
-            )
-        except (OSError, subprocess.SubprocessError):
-            return False
-        if done.returncode == 0:
-            path = self.state / "hook"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{boot_id(self.root)} {self.now_s()}")
-        return done.returncode == 0
+        worked = run_bounded(hook, max(1.0, limit_s))[0] == 0
+        if worked:
+            with suppress(OSError):  # a full disk: at worst the hook runs once more
+                self.state.mkdir(parents=True, exist_ok=True)
+                (self.state / "hook").write_text(f"{boot_id(self.root)} {self.now_s()}")
+        return worked
 
     def leave(self) -> None:
         """The system goes down, whoever asked for it: the hook runs before the workload is told to stop, unless it just did."""
@@ -159,7 +158,7 @@ class Node:
         worked = self.hook(limit_s)
         hook = {} if worked is None else {"hook": "done" if worked else "failed"}
         self.say(state=state, act=then, why=why, **hook, **more)
-        os.sync()
+        run_tool(["sync"], 20.0)  # a disk that hangs must not keep the machine
         for command in (
             ["systemctl", "poweroff"],
             ["shutdown", "-h", "now"],
@@ -171,8 +170,7 @@ class Node:
 
 def tick(node: Node) -> Switch:
     """One look of the dead man's switch; ends the machine where it is due."""
-    path = node.state / "deadman.json"
-    switch = load_switch(path)
+    switch = node.switch()
     try:
         tags, date = node.machine.tags((EXPIRY_TAG, LEASE_TAG))
         found: Mapping[str, str] | None = tags
@@ -181,7 +179,8 @@ def tick(node: Node) -> Switch:
     limits = limits_of(node.config)
     now = node.wall_s() if date is None else date
     fresh = advance(switch, limits, (boot_id(node.root), node.now_s()), found, now)
-    save_switch(path, fresh)
+    for path in node.switches:
+        save_switch(path, fresh)
     if fresh.ended_by:
         # Each further tick tries again, until the machine is gone.
         node.end(fresh.ended_by, "dead-man", HURRY_S)
@@ -199,7 +198,6 @@ class Watch:
     said_at_s: float = -1e18
     ready: bool = False
     noticed: bool = False
-    started_s: float | None = None
     listener: Listener = field(init=False)
 
     def __post_init__(self) -> None:
@@ -228,7 +226,6 @@ class Watch:
     def look(self) -> Decision | None:
         """One reading, judged and acted upon; ``None`` where the machine was told to end for another reason."""
         node, now_s = self.node, self.node.now_s()
-        self.started_s = now_s if self.started_s is None else self.started_s
         if self._is_interrupted():
             return None
         reading = node.machine.read(now_s)
@@ -249,22 +246,24 @@ class Watch:
         return decision
 
     def _lease(self) -> dict[str, float]:
-        switch = load_switch(self.node.state / "deadman.json")
-        left_s = switch.lease_left_s if switch is not None else None
-        is_keepalive = switch is not None and bool(switch.lease_tag)
-        return {"lease_s": max(0.0, left_s)} if left_s is not None and is_keepalive else {}
+        switch = self.node.switch()
+        if switch is None or switch.lease_left_s is None or not switch.lease_tag:
+            return {}
+        # Counted on from there: a keepalive must not hold for ever where nothing ticks any more.
+        return {"lease_s": max(0.0, switch.lease_left_s - max(0.0, self.node.now_s() - switch.at_s))}
 
     def _is_interrupted(self) -> bool:
         """Whether the cloud takes the machine back: the hook runs once, at once."""
-        if self.noticed or self.node.config.get("spot") is False:
-            return self.noticed
+        if self.node.config.get("spot") is False:
+            return False
         try:
             action = self.node.machine.interruption()
         except (OSError, ValueError):
-            return False
-        if action is None:
-            return False
-        self.noticed = True
+            return self.noticed
+        # A machine that slept through its interruption wakes up without a notice.
+        was_noticed, self.noticed = self.noticed, action is not None
+        if was_noticed or action is None:
+            return self.noticed
         self.node.say(state="interrupted", act=action, why="the cloud takes the machine back")
         worked = self.node.hook(HOOK_S)
         if worked is not None:
@@ -283,19 +282,20 @@ class Watch:
             return False
         if self._answers(config["ready"]):
             self.ready = True
-            self.node.say(state="ready", run=config.get("run_digest"), after_s=round(now_s - (self.started_s or now_s)))
+            self.node.say(state="ready", run=config.get("run_digest"), after_s=round(now_s))
             self._mark_ready()
             return False
         limit_s = config.get("ready_limit_s")
-        if not limit_s or config.get("keep_failed") or now_s - (self.started_s or now_s) < float(limit_s):
+        # Since boot: a watcher that is started again and again must not begin to count anew.
+        if not limit_s or config.get("keep_failed") or now_s < float(limit_s):
             return False
         self.node.end(f"not ready after {float(limit_s):.0f} s", "never-ready", tail=self._tail())
         return True
 
     def _mark_ready(self) -> None:
-        path = self.node.state / "ready"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(boot_id(self.node.root))
+        with suppress(OSError):  # a full disk: a watcher that starts again then asks once more
+            self.node.state.mkdir(parents=True, exist_ok=True)
+            (self.node.state / "ready").write_text(boot_id(self.node.root))
 
     def _answers(self, probe: Mapping[str, Any]) -> bool:
         try:
@@ -369,8 +369,8 @@ def watch(node: Node, looks: int | None = None) -> None:
     while looks is None or looks > 0:
         begun = time.monotonic()
         # A watcher that was killed and started again must not wait for readiness anew.
-        loop.ready = loop.ready or (ready.exists() and ready.read_text() == boot_id(node.root))
         try:
+            loop.ready = loop.ready or (ready.exists() and ready.read_text() == boot_id(node.root))
             loop.glance()
             loop.look()
             while node.clock is None and (left_s := node.period_s - (time.monotonic() - begun)) > 0:
@@ -383,6 +383,26 @@ def watch(node: Node, looks: int | None = None) -> None:
         time.sleep(max(0.0, node.period_s - (time.monotonic() - begun)) if node.clock is None else 0.02)
 
 
+def _written(path: Path, line: bytes) -> bool:
+    """Whether a console took a line within 2 s; one that is not there, or does not drain, must not hold up an end."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        for _ in range(100):
+            with suppress(BlockingIOError):
+                line = line[os.write(descriptor, line) :]
+            if not line:
+                return True
+            time.sleep(0.02)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _rfc3339(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
@@ -392,7 +412,15 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     root = Path(os.environ.get("GPUPROV_NODE_ROOT") or "/")
     clock = os.environ.get("GPUPROV_NODE_CLOCK")
-    config = json.loads((root / CONFIG.lstrip("/")).read_text())
+    if words[:1] == ["gpus"]:
+        sys.stdout.write(json.dumps(nvml_gpus(*words[1:])))
+        return 0
+    try:
+        config = json.loads((root / CONFIG.lstrip("/")).read_text())
+    except (OSError, ValueError):
+        if words != ["tick"]:
+            raise
+        config = {}  # what is on disk still says when the end is
     metadata = os.environ.get("GPUPROV_NODE_METADATA") or "http://169.254.169.254"
     node = Node(config, root, metadata, Path(clock) if clock else None)
     if words == ["tick"]:

@@ -20,7 +20,7 @@ class Bench:
         self.rig = rig
         rig.environment()
         self.node = Node(rig.config, rig.folder, f"http://127.0.0.1:{rig.metadata.port}", rig.folder / "clock")
-        self.node.machine.nvml = "libno-such-thing.so.1"
+        self.node.machine.nvml = ""
         after_s = float(rig.config.get("idle_after_s") or 3600)
         self.watch = Watch(self.node, Rules(after_s, self.node.period_s, bool(rig.config.get("gpu_only"))))
 

@@ -1,0 +1,251 @@
+"""Short names for the one file that goes to the machine: user data is 16 KB, and what a name means is for people who read the modules.
+
+Only names that the file itself binds are changed: its functions, classes, constants, parameters and variables, and the members of
+its classes. What has a meaning outside stays: imports, built-in names, names that the standard library's objects have too, words
+that stand as texts (keys of documents), and the fields that are kept on disk.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import ctypes
+import datetime as dt
+import http.client
+import io
+import keyword
+import re
+import subprocess
+import tokenize
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import count, product
+from pathlib import Path
+from string import ascii_letters
+
+USES_MAX = 2
+_OUTSIDE: tuple[object, ...] = (
+    *(str, bytes, int, float, dict, list, set, tuple, type, Path, OSError, dt.datetime, dt.timedelta),
+    *(
+        subprocess,
+        subprocess.Popen,
+        re,
+        re.Pattern,
+        re.Match,
+        ctypes,
+        ctypes.Structure,
+        ctypes.CDLL,
+        http.client.HTTPResponse,
+    ),
+)
+"""Whose attributes the program uses beside its own."""
+
+
+class Names:
+    """What may be renamed in a program."""
+
+    def __init__(self, tree: ast.Module, kept_fields: Iterable[str]) -> None:
+        """Read them from the program; ``kept_fields`` are names of classes whose members stay."""
+        nodes = list(ast.walk(tree))
+        classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+        functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+        self.makers = {"replace", *(node.name for node in classes)}
+        """Callees whose keywords are fields."""
+        self.members = {id(member) for each in classes for member in _members(each)}
+        calls = [node for node in nodes if isinstance(node, ast.Call)]
+        by_keyword = {word.arg for call in calls if _callee(call) in functions for word in call.keywords if word.arg}
+        imported = {
+            (alias.asname or alias.name).partition(".")[0]
+            for node in nodes
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+            for alias in node.names
+        }
+        self.plain = {name for node in nodes for name in _bound(node) if id(node) not in self.members}
+        self.plain -= imported | by_keyword | set(dir(builtins))
+        texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        attributes = {name for each in classes for member in _members(each) for name in _bound(member)}
+        stay = {
+            name for each in classes if each.name in kept_fields for member in _members(each) for name in _bound(member)
+        }
+        outside = {name for each in _OUTSIDE for name in dir(each)}
+        self.attributes = {
+            name for name in attributes - texts - stay - outside - by_keyword if not name.startswith("_")
+        }
+        self.taken = {node.id for node in nodes if isinstance(node, ast.Name)} - self.plain
+        self.taken |= imported | by_keyword | set(dir(builtins)) | set(keyword.kwlist) | outside
+        self.taken |= {node.attr for node in nodes if isinstance(node, ast.Attribute)} - self.attributes
+
+
+def shortened(source: str, kept_fields: Iterable[str] = ()) -> str:
+    """The same program with one space a level and a short word for each name of its own; the same bytes each time."""
+    tree = ast.parse(source)
+    _inline(tree)
+    for _ in range(3):  # what only the dropped ones read goes with them
+        _without_unused(tree)
+    names = Names(tree, kept_fields)
+    plain = _short(Counter(name for node in ast.walk(tree) for name in _used(node)), names.plain, names.taken)
+    uses = Counter(node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    attributes = _short(uses, names.attributes, names.taken)
+    for node in ast.walk(tree):
+        _rename(node, attributes if id(node) in names.members else plain)
+        if isinstance(node, ast.Attribute):
+            node.attr = attributes.get(node.attr, node.attr)
+    for node in ast.walk(tree):
+        makers = {plain.get(name, name) for name in names.makers}
+        if isinstance(node, ast.Call) and _callee(node) in makers:
+            for word in node.keywords:
+                word.arg = attributes.get(word.arg, word.arg) if word.arg else None
+    lines = ast.unparse(tree).splitlines()
+    return _tight(
+        "\n".join(" " * ((len(line) - len(line.lstrip())) // 4) + line.lstrip() for line in lines if line) + "\n"
+    )
+
+
+def _tight(source: str) -> str:
+    """The program without the spaces that no token needs."""
+    lines, out, at = source.splitlines(keepends=True), [], (1, 0)
+    was_word = False
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in (tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER):
+            continue
+        if token.start[0] == at[0]:
+            gap = lines[at[0] - 1][at[1] : token.start[1]]
+            is_word = token.type != tokenize.OP
+            out.append(gap if gap.strip() or not at[1] or (was_word and is_word) else "")
+        else:
+            out.append(lines[token.start[0] - 1][: token.start[1]])
+        out.append(token.string)
+        at, was_word = token.end, token.type != tokenize.OP
+        if token.type in (tokenize.NEWLINE, tokenize.NL):
+            at = (token.start[0] + 1, 0)
+    return "".join(out)
+
+
+def _inline(tree: ast.Module) -> None:
+    """Write numbers that are read once or twice where they are read; their definitions are then unused."""
+    _one_each(tree)
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    uses = Counter(node.id for node in names if isinstance(node.ctx, ast.Load))
+    stores = Counter(node.id for node in names if not isinstance(node.ctx, ast.Load))
+    values: dict[str, ast.Constant] = {}
+    for statement in tree.body:
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        number = _number(statement.value) if isinstance(statement, ast.Assign) else None
+        if (
+            isinstance(target, ast.Name)
+            and number is not None
+            and stores[target.id] == 1
+            and uses[target.id] <= USES_MAX
+        ):
+            values[target.id] = ast.Constant(number)
+
+    class Written(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return values.get(node.id, node) if isinstance(node.ctx, ast.Load) else node
+
+    Written().visit(tree)
+
+
+def _one_each(tree: ast.Module) -> None:
+    """``A, B = 1, 2`` of the module as two statements."""
+    body: list[ast.stmt] = []
+    for statement in tree.body:
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        value = statement.value if isinstance(statement, ast.Assign) else None
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            body += [ast.Assign([n], v) for n, v in zip(target.elts, value.elts, strict=True)]
+        else:
+            body.append(statement)
+    tree.body = body
+    ast.fix_missing_locations(tree)
+
+
+def _number(value: ast.expr) -> int | float | None:
+    """The value of an expression of plain numbers."""
+    if isinstance(value, ast.Constant) and isinstance(value.value, (int, float)) and not isinstance(value.value, bool):
+        return value.value
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
+        left, right = _number(value.left), _number(value.right)
+        return None if left is None or right is None else left * right
+    return None
+
+
+def _without_unused(tree: ast.Module) -> None:
+    """Drop imports and constants that nothing reads."""
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    kept: list[ast.stmt] = []
+    modules: dict[str, set[str]] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.ImportFrom) and statement.module != "__future__":
+            modules.setdefault(statement.module or "", set()).update(alias.name for alias in statement.names)
+        elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            kept += [statement] if statement.targets[0].id in used else []
+        else:
+            kept.append(statement)
+    wanted = {module: sorted(names & used) for module, names in sorted(modules.items())}
+    found = [ast.ImportFrom(m, [ast.alias(n) for n in names], 0) for m, names in wanted.items() if names]
+    future = [statement for statement in kept if isinstance(statement, ast.ImportFrom)]
+    tree.body = [*future, *found, *(statement for statement in kept if statement not in future)]
+
+
+def _short(uses: Counter[str], names: set[str], taken: set[str]) -> dict[str, str]:
+    """A word for each name: the most used get the shortest, equal ones in the order of the alphabet."""
+    order = sorted(names, key=lambda name: (-uses[name], name))
+    words = (word for word in _words() if word not in taken)
+    return {name: word for name, word in zip(order, words, strict=False) if len(word) < len(name)}
+
+
+def _members(owner: ast.ClassDef) -> Iterator[ast.AST]:
+    """Nodes that bind what a class has: its methods and fields."""
+    for statement in owner.body:
+        if isinstance(statement, ast.FunctionDef):
+            yield statement
+        elif isinstance(statement, ast.AnnAssign):
+            yield statement.target
+        elif isinstance(statement, ast.Assign):
+            yield from statement.targets
+
+
+def _callee(call: ast.Call) -> str | None:
+    function = call.func
+    return (
+        function.id
+        if isinstance(function, ast.Name)
+        else function.attr
+        if isinstance(function, ast.Attribute)
+        else None
+    )
+
+
+def _used(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        yield node.id
+    yield from _bound(node)
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    """Names that a node itself binds."""
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        yield node.id
+    elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        yield node.name
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.ExceptHandler) and node.name:
+        yield node.name
+
+
+def _rename(node: ast.AST, short: dict[str, str]) -> None:
+    if isinstance(node, ast.Name):
+        node.id = short.get(node.id, node.id)
+    elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        node.name = short.get(node.name, node.name)
+    elif isinstance(node, ast.arg):
+        node.arg = short.get(node.arg, node.arg)
+    elif isinstance(node, ast.ExceptHandler) and node.name:
+        node.name = short.get(node.name, node.name)
+
+
+def _words() -> Iterator[str]:
+    for length in count(1):
+        yield from map("".join, product(ascii_letters, repeat=length))
