@@ -5,7 +5,6 @@ Source: cloud-init reference, modules ``write_files``, ``bootcmd`` and ``runcmd`
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.node.bundle import packed_watcher
+from provisioner.node.toolkit import TOOLKIT_KEY, TOOLKIT_VERSION
 
 HOME = "/opt/gpuprov"
 ETC = "/etc/gpuprov"
@@ -59,7 +59,11 @@ def user_data(config: Mapping[str, Any], start: Start | None = None) -> str:
     """
     files = [
         _file(f"{HOME}/watcher.py", packed_watcher(), "0644"),
-        _file(f"{ETC}/node.json", json.dumps(dict(config), sort_keys=True), "0644"),
+        _file(
+            f"{ETC}/node.json",
+            json.dumps({key: config[key] for key in sorted(config) if config[key] not in (None, [])}),
+            "0644",
+        ),
         *(_file(f"/etc/systemd/system/{name}", text, "0644") for name, text in _units(config, start).items()),
     ]
     commands: list[list[str]] = [
@@ -92,19 +96,20 @@ def _start_files(start: Start) -> list[dict[str, Any]]:
         "ADAPTERS": " ".join(f"{name}={address}" for name, address in start.adapters.items()),
         "IMAGE": start.image,
         "ENTRY": start.entrypoint,
+        "TOOLKIT": TOOLKIT_VERSION if start.image else "",
+        "TOOLKIT_KEY": TOOLKIT_KEY if start.image else "",
         "RESUME": "1" if start.resumable else "",
     }
     secrets = (f"{name} {store} {key}" for name, (store, _, key) in _split(start.secrets))
     # docker's env files take the rest of the line as it is.
     env = "".join(f"{name}={value}\n" for name, value in start.env.items())
-    packed = base64.b64encode(b"".join(word.encode() + b"\0" for word in start.argv)).decode()
     return [
         _file(f"{HOME}/boot.sh", _template("boot.sh"), "0755"),
         _file(f"{HOME}/run.sh", _template("run.sh"), "0755"),
         _file(f"{ETC}/run.env", "".join(f"{name}={_quoted(value)}\n" for name, value in facts.items()), "0600"),
         _file(f"{ETC}/workload.env", env, "0600"),
         _file(f"{ETC}/secrets", "".join(f"{line}\n" for line in secrets), "0600"),
-        {**_file(f"{ETC}/argv", packed, "0600"), "encoding": "b64"},
+        _file(f"{ETC}/argv", "".join(f"{word}\0" for word in start.argv), "0600"),
     ]
 
 

@@ -104,11 +104,9 @@ def metadata_text(
     base: str, path: str, *, token: str | None = None, put: bool = False
 ) -> tuple[str | None, float | None]:
     """Text of a metadata path (``None`` for one that is not there) and the service's own time."""
-    headers = {"X-aws-ec2-metadata-token-ttl-seconds": "300"} if put else {"X-aws-ec2-metadata-token": token or ""}
-    request = urllib.request.Request(base + path, headers=headers, method="PUT" if put else "GET")  # noqa: S310 - fixed scheme
     try:
-        with _OPENER.open(request, timeout=HTTP_TIMEOUT_S) as answer:
-            return answer.read(65536).decode(), _date(answer.headers)
+        content, headers = metadata_bytes(base, path, token=token, put=put)
+        return content.decode(), _date(headers)
     except urllib.error.HTTPError as error:
         date = _date(error.headers)
         error.close()
@@ -117,12 +115,12 @@ def metadata_text(
         raise OSError(f"metadata service answers {error.code}") from None
 
 
-def metadata_bytes(base: str, path: str) -> bytes:
-    """Content of a metadata path that is no text. Raises ``OSError`` without an answer."""
-    headers = {"X-aws-ec2-metadata-token": metadata_text(base, "/latest/api/token", put=True)[0] or ""}
-    request = urllib.request.Request(base + path, headers=headers)  # noqa: S310 - fixed scheme
+def metadata_bytes(base: str, path: str, *, token: str | None = None, put: bool = False) -> tuple[bytes, Any]:
+    """Content and headers of a metadata path. Raises ``OSError`` without an answer."""
+    headers = {"X-aws-ec2-metadata-token-ttl-seconds": "300"} if put else {"X-aws-ec2-metadata-token": token or ""}
+    request = urllib.request.Request(base + path, headers=headers, method="PUT" if put else "GET")  # noqa: S310 - fixed scheme
     with _OPENER.open(request, timeout=HTTP_TIMEOUT_S) as answer:
-        return _body(answer)
+        return _body(answer), answer.headers
 
 
 def _date(headers: Any) -> float | None:

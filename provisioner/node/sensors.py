@@ -313,34 +313,19 @@ class Machine:
 
     def workload(self) -> str | None:
         """What the workload's unit does: ``starting``, ``active``, ``finished``, ``failed``; ``None`` where systemd does not say."""
-        shown = run_tool(
-            [
-                "systemctl",
-                "show",
-                self.units[0],
-                "-p",
-                "ActiveState",
-                "-p",
-                "SubState",
-                "-p",
-                "Result",
-                "-p",
-                "ExecMainCode",
-            ]
-        )
+        properties = "ActiveState,SubState,Result,ExecMainCode"
+        shown = run_tool(["systemctl", "show", self.units[0], "-p", properties])
         if shown is None:
             return None
         facts = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
         active, sub = facts.get("ActiveState"), facts.get("SubState")
-        if active in ("activating", "reloading", "deactivating"):
-            return "starting" if sub != "auto-restart" else "restarting"
         if active == "active":
             return "finished" if sub == "exited" else "active"
-        if active == "failed":
-            return "failed"
         if active == "inactive":
             return "finished" if facts.get("ExecMainCode") == "1" and facts.get("Result") == "success" else "starting"
-        return None
+        if active in ("activating", "reloading", "deactivating"):
+            return "restarting" if sub == "auto-restart" else "starting"
+        return "failed" if active == "failed" else None
 
     def tags(self, keys: Iterable[str]) -> tuple[dict[str, str], float | None]:
         """Instance tags by the metadata service, and the host's time: the guest's own clock may step.
@@ -368,7 +353,8 @@ class Machine:
 
     def user_data(self) -> bytes:
         """The user data as it is now, packed or not. Raises ``OSError`` without an answer."""
-        return metadata_bytes(self.metadata, "/latest/user-data")
+        token = metadata_text(self.metadata, "/latest/api/token", put=True)[0]
+        return metadata_bytes(self.metadata, "/latest/user-data", token=token)[0]
 
 
 def parse_counters(text: str) -> dict[str, float]:

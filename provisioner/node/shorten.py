@@ -83,7 +83,10 @@ def shortened(source: str, kept_fields: Iterable[str] = ()) -> str:
     for _ in range(3):  # what only the dropped ones read goes with them
         _without_unused(tree)
     names = Names(tree, kept_fields)
-    plain = _short(Counter(name for node in ast.walk(tree) for name in _used(node)), names.plain, names.taken)
+    shared = names.plain - _name_locals(tree, names)
+    plain = _short(
+        Counter(name for node in ast.walk(tree) for name in _used(node)), shared, names.taken | {*ascii_letters}
+    )
     uses = Counter(node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
     attributes = _short(uses, names.attributes, names.taken)
     for node in ast.walk(tree):
@@ -99,6 +102,36 @@ def shortened(source: str, kept_fields: Iterable[str] = ()) -> str:
     return _tight(
         "\n".join(" " * ((len(line) - len(line.lstrip())) // 4) + line.lstrip() for line in lines if line) + "\n"
     )
+
+
+def _name_locals(tree: ast.Module, names: Names) -> set[str]:
+    """Name parameters and variables in the order in which each function has them, so that functions look alike; what they were called.
+
+    A name that the module binds too stays what it is there.
+    """
+    inner = [entry for owner in tree.body if isinstance(owner, ast.ClassDef) for entry in owner.body]
+    functions = [entry for entry in [*tree.body, *inner] if isinstance(entry, ast.FunctionDef)]
+    inside = {id(node) for function in functions for node in ast.walk(function) if node is not function}
+    outside = [node for node in ast.walk(tree) if id(node) not in inside and id(node) not in names.members]
+    outer = {name for node in outside for name in _bound(node)}
+    done: set[str] = set()
+    for function in functions:
+        nodes = [node for node in _in_order(function) if node is not function]
+        own = dict.fromkeys(name for node in nodes for name in _bound(node) if name in names.plain - outer)
+        free = {name for node in nodes for name in _used(node)} - own.keys()
+        short = dict(zip(own, (letter for letter in ascii_letters if letter not in free), strict=False))
+        for node in nodes:
+            _rename(node, short)
+        done |= own.keys()
+        # Those for which no letter is left are shared ones.
+        done -= own.keys() - short.keys()
+    return done
+
+
+def _in_order(node: ast.AST) -> Iterator[ast.AST]:
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _in_order(child)
 
 
 def _tight(source: str) -> str:

@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import jsonschema
 import pytest
 
 from provisioner.node.boot import Start, user_data
+from provisioner.node.toolkit import TOOLKIT_KEY, TOOLKIT_VERSION
 
 SCHEMA = Path(__file__).parent.parent / "data" / "cloud-init" / "schema-cloud-config-v1.json"
 IMAGE = "vllm/vllm-openai@sha256:" + "a" * 64
@@ -75,9 +77,13 @@ class Root:
             content = entry["content"].encode()
             path.write_bytes(base64.b64decode(content) if entry.get("encoding") == "b64" else content)
             path.chmod(int(entry["permissions"], 8))
-        for name, script in FAKES.items():
-            (folder / "tools" / name).write_text(f"#!/bin/bash\n{script}\n")
-            (folder / "tools" / name).chmod(0o755)
+        self.path = f"{folder / 'tools'}:/usr/bin:/bin"
+        self.tools(FAKES)
+
+    def tools(self, scripts: dict[str, str]) -> None:
+        for name, script in scripts.items():
+            (self.folder / "tools" / name).write_text(f"#!/bin/bash\n{script}\n")
+            (self.folder / "tools" / name).chmod(0o755)
 
     def disks(self, *lines: str, local: tuple[str, ...] = ()) -> None:
         (self.folder / "disks").write_text("".join(f"{line}\n" for line in lines))
@@ -89,14 +95,14 @@ class Root:
 
     def script(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
         environment = {
-            "PATH": f"{self.folder / 'tools'}:/usr/bin:/bin",
+            "PATH": self.path,
             "RIG": str(self.folder),
             "GPUPROV_NODE_ROOT": str(self.folder),
             "GPUPROV_WAIT": "2",
             "GPUPROV_NAP": "0",
         }
         path = str(self.folder / "opt/gpuprov" / name)
-        return subprocess.run(["bash", path, *words], env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(["/bin/bash", path, *words], env=environment, capture_output=True, text=True, check=False)
 
     def reboot(self) -> None:
         """What a restart loses: mounts that fstab does not name, and everything in memory."""
@@ -201,6 +207,114 @@ def test_x4_a_machine_whose_driver_does_not_answer_says_so(root):
     (root.folder / "tools/nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
     assert root.script("boot.sh").returncode != 0
     assert "the driver does not answer" in root.console
+
+
+APT = {
+    "apt-get": """all="$*"; echo "apt-get ${all#-qq -o DPkg::Lock::Timeout=900 }" >> "$RIG/calls"
+case "$*" in *" install "*) [ ! -e "$RIG/cut" ] || { rm "$RIG/cut"; touch "$RIG/half"; exit 100; };; esac
+[ ! -e "$RIG/half" ] || { echo "dpkg was interrupted" >&2; exit 100; }
+case "$*" in *docker.io*) cp "$RIG/kept/docker" "$RIG/tools";; *container-toolkit=*) cp "$RIG/kept/nvidia-ctk" "$RIG/tools";; esac""",
+    "dpkg": 'echo "dpkg $*" >> "$RIG/calls"; rm -f "$RIG/half"',
+}
+DNF = {
+    "dnf": """echo "dnf $*" >> "$RIG/calls"
+case "$*" in *" docker") cp "$RIG/kept/docker" "$RIG/tools";; *container-toolkit-1*) cp "$RIG/kept/nvidia-ctk" "$RIG/tools";; esac"""
+}
+KEY = {
+    "curl": 'echo "curl ${@: -1}" >> "$RIG/calls"; while [ "$1" != -o ]; do shift; done; echo armoured > "$2"',
+    "gpg": 'cat "$RIG/key"',
+}
+PACKAGES = (
+    "nvidia-container-toolkit",
+    "nvidia-container-toolkit-base",
+    "libnvidia-container-tools",
+    "libnvidia-container1",
+)
+HOST_TOOLS = (
+    "awk",
+    "bash",
+    "basename",
+    "cat",
+    "cp",
+    "grep",
+    "mkdir",
+    "mv",
+    "rm",
+    "seq",
+    "sleep",
+    "tee",
+    "touch",
+    "ls",
+    "dirname",
+)
+
+
+@pytest.fixture
+def bare(root):
+    """An image with neither an engine nor the toolkit; what gives them lies in ``kept``, and nothing of this host is found."""
+    (root.folder / "kept").mkdir()
+    for name in ("docker", "nvidia-ctk"):
+        (root.folder / "tools" / name).rename(root.folder / "kept" / name)
+    for name in ("apt/sources.list.d", "yum.repos.d"):
+        (root.folder / "etc" / name).mkdir(parents=True)
+    for tool in HOST_TOOLS:
+        (root.folder / "tools" / tool).symlink_to(str(shutil.which(tool)))
+    root.path = str(root.folder / "tools")
+    root.tools(KEY)
+    (root.folder / "key").write_text(
+        f"pub:-:4096:1:DDCA:1:::\nfpr:::::::::{TOOLKIT_KEY}:\nuid:x\nsub:x\nfpr:::::::::00:\n"
+    )
+    return root
+
+
+@pytest.mark.parametrize(("tools", "sign"), [(APT, "="), (DNF, "-")])
+def test_an_engine_and_the_toolkit_come_from_signed_and_pinned_packages_once(bare, tools, sign):
+    bare.tools(tools)
+    done = bare.script("boot.sh")
+    assert done.returncode == 0, bare.console
+    packages = " ".join(f"{name}{sign}{TOOLKIT_VERSION}" for name in PACKAGES)
+    manager = "apt-get install -y" if sign == "=" else "dnf -qy install"
+    installed = [call for call in bare.calls if call.startswith(manager)]
+    assert installed == [f"{manager} {'docker.io' if sign == '=' else 'docker'}", f"{manager} {packages}"]
+    assert "curl https://nvidia.github.io/libnvidia-container/gpgkey" in bare.calls
+    key = bare.folder / "etc/gpuprov/nvidia.asc"
+    if sign == "=":
+        source = (bare.folder / "etc/apt/sources.list.d/gpuprov.list").read_text()
+        assert source == f"deb [signed-by={key}] https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH) /\n"
+    else:
+        source = (bare.folder / "etc/yum.repos.d/gpuprov.repo").read_text()
+        assert f"gpgkey=file://{key}" in source
+        assert "repo_gpgcheck=1" in source
+        assert "baseurl=https://nvidia.github.io/libnvidia-container/stable/rpm/$basearch" in source
+    bare.reboot()
+    assert bare.script("boot.sh").returncode == 0
+    assert [call for call in bare.calls if call.startswith(manager)] == installed
+
+
+def test_an_installation_that_a_restart_cuts_is_taken_up_again(bare):
+    bare.tools(APT)
+    (bare.folder / "cut").touch()
+    assert bare.script("boot.sh").returncode != 0
+    bare.reboot()
+    done = bare.script("boot.sh")
+    assert done.returncode == 0, bare.console
+    assert "ready to start the workload" in bare.console
+
+
+def test_a_key_with_another_fingerprint_installs_nothing(bare):
+    bare.tools(APT)
+    own = f"pub:-:4096:1:DDCA:1:::\nfpr:::::::::{TOOLKIT_KEY}:\n"
+    for key in ("", own.replace("C95B", "C95C"), own + own.replace("C95B", "0000")):
+        (bare.folder / "key").write_text(key)
+        assert bare.script("boot.sh").returncode != 0
+    assert bare.console.count("is not the pinned one") == 3
+    assert not any("toolkit=" in call for call in bare.calls)
+
+
+def test_an_image_without_a_known_package_manager_says_what_fails(bare):
+    assert bare.script("boot.sh").returncode != 0
+    assert "installs docker" in bare.console
+    assert "failed at line" in bare.console
 
 
 def test_units_end_restarts_and_wait_for_requests(root):

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Brings the machine from its first start, and after each restart, to the point where the workload can run.
-set -euo pipefail
+set -Eeuo pipefail
 R=${GPUPROV_NODE_ROOT:-}
 say() { printf '{"gpuprov": 1, "state": "boot", "why": "%s"}\n' "$*" | tee -a "$R/dev/ttyS0" >/dev/null 2>&1 || true; }
 trap 'say "failed at line $LINENO: $BASH_COMMAND"' ERR
@@ -60,9 +60,27 @@ fetch() { # from, to: only what is missing; the tools check what they copy
 if [ -n "$DATA" ]; then fetch "$DATA" "$R/data/$(basename "$DATA")"; fi
 if [ -n "$SOURCE" ]; then fetch "$SOURCE" "$R/scratch/model"; fi
 for a in $ADAPTERS; do fetch "${a#*=}" "$R/scratch/adapters/${a%%=*}"; done
+# Signed packages; a cut half-way is taken up again. Others hold the lock of a machine that has just started.
+apt() { DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=900 "$@" >/dev/null; }
+get() {
+  say "installs $*"
+  if [ $P = = ]; then dpkg --configure -a >/dev/null; apt update; apt install -y "$@"; else dnf -qy install "$@" >/dev/null; fi
+}
+toolkit() { # in the pinned version, from a repository whose key has the pinned fingerprint
+  local k="$R/etc/gpuprov/nvidia.asc" u=https://nvidia.github.io/libnvidia-container
+  command -v gpg >/dev/null || get gnupg
+  curl -fsSL --retry 5 -o "$k" $u/gpgkey
+  [ "$(gpg --homedir "$R/etc/gpuprov" --show-keys --with-colons "$k" 2>/dev/null | awk -F: '$1=="pub"{p=1} p&&$1=="fpr"{print $10;p=0}')" = "$TOOLKIT_KEY" ] || { say "the key of $u is not the pinned one"; return 1; }
+  if [ $P = = ]; then echo "deb [signed-by=$k] $u/stable/deb/\$(ARCH) /" > "$R/etc/apt/sources.list.d/gpuprov.list"
+  else printf '%s\n' "[gpuprov]" name=gpuprov "baseurl=$u/stable/rpm/\$basearch" repo_gpgcheck=1 gpgcheck=0 "gpgkey=file://$k" > "$R/etc/yum.repos.d/gpuprov.repo"; fi
+  get {nvidia-container-toolkit{,-base},libnvidia-container{-tools,1}}"$P$TOOLKIT"
+}
 if [ -n "$IMAGE" ]; then
-  command -v docker >/dev/null || { say "installs docker"; apt-get -qq update; apt-get -qq install -y docker.io; }
-  command -v nvidia-ctk >/dev/null || { say "the image lacks nvidia-container-toolkit: use a deep learning image"; exit 1; }
+  # What stands before a version tells the kind of packages.
+  P==; command -v apt-get >/dev/null || P=-
+  docker --version >/dev/null 2>&1 || if [ $P = = ]; then get docker.io; else get docker; fi
+  docker info >/dev/null 2>&1 || systemctl enable --now docker
+  nvidia-ctk --version >/dev/null 2>&1 || toolkit
   docker info 2>/dev/null | grep -q nvidia || { nvidia-ctk runtime configure --runtime=docker >/dev/null; systemctl restart docker; }
   docker image inspect "$IMAGE" >/dev/null 2>&1 || { say "pulls $IMAGE"; docker image prune -af >/dev/null; docker pull -q "$IMAGE"; }
 fi
