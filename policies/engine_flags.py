@@ -23,9 +23,15 @@ class EngineSetting(StrEnum):
     MEMORY_SHARE = "share of GPU memory"
     QUANTISATION = "quantisation"
     KV_CACHE = "type of the KV cache"
+    CONCURRENCY = "number of requests at a time"
+    ADAPTERS = "number of adapters"
+    ADAPTER_RANK = "largest rank of an adapter"
+    PROCESSES = "number of processes of a machine"
+    MICRO_BATCH = "micro batch of a GPU"
+    SEQUENCE = "sequence length"
 
 
-FLAGS: Mapping[Engine, Mapping[EngineSetting, tuple[str, ...]]] = {
+FLAGS: Mapping[Engine | None, Mapping[EngineSetting, tuple[str, ...]]] = {
     Engine.VLLM: {
         EngineSetting.TENSOR_PARALLEL: ("--tensor-parallel-size", "-tp"),
         EngineSetting.PIPELINE_PARALLEL: ("--pipeline-parallel-size", "-pp"),
@@ -33,6 +39,9 @@ FLAGS: Mapping[Engine, Mapping[EngineSetting, tuple[str, ...]]] = {
         EngineSetting.MEMORY_SHARE: ("--gpu-memory-utilization",),
         EngineSetting.QUANTISATION: ("--quantization", "-q"),
         EngineSetting.KV_CACHE: ("--kv-cache-dtype",),
+        EngineSetting.CONCURRENCY: ("--max-num-seqs",),
+        EngineSetting.ADAPTERS: ("--max-loras",),
+        EngineSetting.ADAPTER_RANK: ("--max-lora-rank",),
     },
     Engine.SGLANG: {
         EngineSetting.TENSOR_PARALLEL: ("--tp-size", "--tensor-parallel-size", "--tp"),
@@ -41,22 +50,39 @@ FLAGS: Mapping[Engine, Mapping[EngineSetting, tuple[str, ...]]] = {
         EngineSetting.MEMORY_SHARE: ("--mem-fraction-static",),
         EngineSetting.QUANTISATION: ("--quantization",),
         EngineSetting.KV_CACHE: ("--kv-cache-dtype",),
+        EngineSetting.CONCURRENCY: ("--max-running-requests",),
+        EngineSetting.ADAPTERS: ("--max-loras-per-batch",),
+        EngineSetting.ADAPTER_RANK: ("--max-lora-rank",),
     },
     Engine.TENSORRT_LLM: {
-        EngineSetting.TENSOR_PARALLEL: ("--tp-size",),
-        EngineSetting.PIPELINE_PARALLEL: ("--pp-size",),
+        EngineSetting.TENSOR_PARALLEL: ("--tp-size", "--tensor-parallel-size"),
+        EngineSetting.PIPELINE_PARALLEL: ("--pp-size", "--pipeline-parallel-size"),
         EngineSetting.CONTEXT: ("--max-seq-len",),
         EngineSetting.KV_CACHE: ("--kv-cache-dtype",),
+        EngineSetting.CONCURRENCY: ("--max-batch-size",),
     },
-    Engine.LLAMA_CPP: {EngineSetting.CONTEXT: ("--ctx-size", "-c")},
+    Engine.LLAMA_CPP: {
+        EngineSetting.CONTEXT: ("--ctx-size", "-c"),
+        EngineSetting.KV_CACHE: ("--cache-type-k", "-ctk"),
+        EngineSetting.CONCURRENCY: ("--parallel", "-np"),
+    },
+    None: {
+        EngineSetting.PROCESSES: ("--nproc-per-node", "--num-processes", "--num-gpus"),
+        EngineSetting.MICRO_BATCH: ("--per-device-train-batch-size", "--micro-batch-size"),
+        EngineSetting.SEQUENCE: ("--max-seq-length", "--max-length", "--sequence-len", "--cutoff-len", "--seq-length"),
+    },
 }
-"""Spellings of each setting by engine, the one to suggest first. llama.cpp's context is shared by all slots, planned and asked alike."""
+"""Spellings of each setting by engine, ``None`` for trainings, the one to suggest first. Trainings: torchrun and tune, accelerate and
+axolotl, DeepSpeed; then TRL and the Hugging Face trainer, axolotl, LLaMA-Factory and Megatron-LM. llama.cpp's context is shared by all slots, planned and asked alike."""
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)", re.ASCII)
 _FACTORS = {"": 1, "k": 1000, "m": 1_000_000, "K": 1024, "M": 1024**2}
 
 
-def read_settings(engine: Engine, command: Sequence[str]) -> dict[EngineSetting, str]:
-    """What the flags of a command set, as written; of a flag that stands twice the last, as the engines take it."""
+def read_settings(engine: Engine | None, command: Sequence[str]) -> dict[EngineSetting, str]:
+    """What the flags of a command set, as written; of a flag that stands twice the last, as the engines take it.
+
+    Keys of Hydra and the like (``key=value`` without hyphens) are no flags.
+    """
     spellings = {flag: setting for setting, flags in FLAGS.get(engine, {}).items() for flag in flags}
     found: dict[EngineSetting, str] = {}
     words = list(_words(command))
@@ -98,6 +124,6 @@ def as_share(text: str) -> float | None:
     return share if 0 < share <= 1 else None
 
 
-def spelling(engine: Engine, setting: EngineSetting) -> str:
+def spelling(engine: Engine | None, setting: EngineSetting) -> str:
     """The flag to write."""
     return FLAGS[engine][setting][0]

@@ -21,9 +21,10 @@ from provisioner.planner.plan import Plan, PlannedOffer
 from provisioner.planner.request import Request, accelerator_for, demand_for, shape_for
 from provisioner.planner.requirements import Requirements, resolve_requirements
 from provisioner.records import record
-from provisioner.sizing.demand import Demand, ServingDemand
+from provisioner.sizing.demand import Demand, ServingDemand, TrainingDemand
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.layouts import feasible_layouts, layout_objections
+from provisioner.sizing.serving_extras import prepared_rank
 from provisioner.sizing.shapes import ModelShape
 from provisioner.units import format_usd
 from provisioner.vocabulary import CapacityType, Engine
@@ -137,10 +138,21 @@ class Placer:
     ) -> dict[EngineSetting, Known[str]]:
         """How the engine would be started on an offer; empty where the spec leaves that to us, or nothing can be sized."""
         run, demand = workload.run, self.demand(workload)
-        if not isinstance(run, Run) or not run.command or not isinstance(demand, ServingDemand):
+        if not isinstance(run, Run) or not run.command:
             return {}
         if instance is None or gpu is None or fit is None or fit.footprint is None or fit.layout is None:
             return {}
+        if isinstance(demand, TrainingDemand):
+            found: dict[EngineSetting, Known[str]] = {
+                EngineSetting.MICRO_BATCH: str(demand.micro_batch),
+                EngineSetting.SEQUENCE: str(demand.sequence_tokens),
+            }
+            if fit.layout.gpus_per_replica <= instance.gpu_count:  # over several machines, tools count differently
+                found[EngineSetting.PROCESSES] = str(fit.layout.gpus_per_replica)
+            return found
+        if not isinstance(demand, ServingDemand):
+            return {}
+        adapters = workload.model.adapters
         slots = demand.concurrency if demand.engine is Engine.LLAMA_CPP else 1
         share = fit.footprint.usable_bytes / accelerator_for(gpu, instance).memory_usable_bytes
         return {
@@ -150,6 +162,9 @@ class Placer:
             EngineSetting.MEMORY_SHARE: f"{share:.2f}",
             EngineSetting.QUANTISATION: demand.weights,
             EngineSetting.KV_CACHE: str(demand.kv_dtype),
+            EngineSetting.CONCURRENCY: str(demand.concurrency),
+            EngineSetting.ADAPTERS: str(len(adapters)),
+            EngineSetting.ADAPTER_RANK: str(prepared_rank(demand)) if adapters else "0",
         }
 
     def quota(self, instance: InstanceType | None, place: Place) -> Known[QuotaRoom | None]:

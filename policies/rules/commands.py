@@ -14,6 +14,12 @@ from provisioner.vocabulary import Engine, KvDtype
 
 KEY = "run.command"
 DEGREES = (EngineSetting.TENSOR_PARALLEL, EngineSetting.PIPELINE_PARALLEL)
+COUNTS = (
+    EngineSetting.ADAPTERS,
+    EngineSetting.ADAPTER_RANK,
+    EngineSetting.MICRO_BATCH,
+    EngineSetting.SEQUENCE,
+)
 SHARE_TOLERANCE = 0.005
 """Half of the last digit that plans print of a share."""
 _BITS = {
@@ -64,8 +70,8 @@ def _judge(facts: PlacementFacts, wrong: tuple[str, ...], why: str) -> Iterator[
         if facts.command:
             yield unknown(KEY, f"the engine of {facts.name} is not known yet", "write inference.engine")
         return
-    asked = read_settings(engine, facts.command or ()) if engine is not None else {}
-    if engine is None or not asked:
+    asked = read_settings(engine, facts.command or ())
+    if not asked:
         return
     candidates, outcome = machines_of(facts)
     if outcome is not None:
@@ -75,7 +81,7 @@ def _judge(facts: PlacementFacts, wrong: tuple[str, ...], why: str) -> Iterator[
 
 
 def _judge_candidate(
-    engine: Engine, asked: Mapping[EngineSetting, str], candidate: Candidate, wrong: tuple[str, ...], why: str
+    engine: Engine | None, asked: Mapping[EngineSetting, str], candidate: Candidate, wrong: tuple[str, ...], why: str
 ) -> Iterator[Outcome]:
     if isinstance(candidate.planned, Unknown) or UNKNOWN in (candidate.fit, candidate.instance):
         message = f"what the command of {candidate.label} needs is not known yet"
@@ -112,6 +118,14 @@ def gap_of(setting: EngineSetting, text: str, planned: str | None, candidate: Ca
     """How a value of the command stands to the planned one on an offer."""
     if setting in DEGREES:
         return _degree(text, planned or "1", candidate)
+    if setting in COUNTS:
+        return _count(text, planned)
+    if setting is EngineSetting.CONCURRENCY:
+        # Engines let requests wait where the cache is full: more of them run, with less context than was asked for.
+        return Gap.LESS if _count(text, planned) == Gap.MORE else _count(text, planned)
+    if setting is EngineSetting.PROCESSES:
+        # torchrun's words for "one a GPU that is there".
+        return Gap.SAME if planned is None or text in ("auto", "gpu") else _degree(text, planned, candidate)
     if setting is EngineSetting.CONTEXT:
         return _context(text, planned)
     if setting is EngineSetting.MEMORY_SHARE:
@@ -130,6 +144,15 @@ def _degree(text: str, planned: str, candidate: Candidate) -> str:
     instance = candidate.instance
     count = 0 if isinstance(instance, Unknown) or instance is None else instance.gpu_count
     return Gap.MORE if int(text) < int(planned) or int(text) > count else Gap.LESS
+
+
+def _count(text: str, planned: str | None) -> str:
+    """More of what memory is kept for do not fit into it."""
+    if not text.isdecimal():
+        return Gap.UNREADABLE
+    if planned is None or int(text) == int(planned):
+        return Gap.SAME
+    return Gap.MORE if int(text) > int(planned) else Gap.LESS
 
 
 def _context(text: str, planned: str | None) -> str:

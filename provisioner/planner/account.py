@@ -186,7 +186,7 @@ class Account:
         copies, speed = arrangement.layout.replicas, arrangement.throughput
         run = stated_hours(workload)
         if run is None and (work := work_hours(workload, request.demand, speed, copies)) is not None:
-            run = work + start_hours(self.files_bytes)
+            run = work + start_hours(self.files_bytes, request.engine)
         rate = speed.decode_tokens_per_s_per_replica or speed.train_tokens_per_s
         self.disks: tuple[Disk, ...] = disks_for(request, arrangement)
         self.run_hours = run
@@ -196,7 +196,7 @@ class Account:
         self.machines_together = arrangement.instances if workload.task.is_training else 1
         """Machines of which each must run for the work to go on."""
         self.fetched_gib = Decimal(self.files_bytes * arrangement.instances) / GIB
-        self._lost_hours = lost_hours(workload, self.files_bytes)
+        self._lost_hours = lost_hours(workload, self.files_bytes, request.engine)
         self._may_stop = workload.lifecycle.idle.then != "terminate"
         billed = tuple(disk for disk in self.disks if disk.kind != "local")
         self._places = tariff.places(billed, arrangement.instances, self.files_bytes)

@@ -14,6 +14,9 @@ from provisioner.workload.spec import Run
 
 LOADED_AS = {WeightFormat.FP8: "fp8", WeightFormat.NF4: "bitsandbytes"}
 """Formats that vLLM and SGLang make while loading, by their name; AWQ, GPTQ and the like are read from the checkpoint."""
+LISTEN = ("--host", "0.0.0.0", "--port", "8000")  # noqa: S104 - behind a security group that is closed
+"""Where every served engine answers: by themselves SGLang, llama.cpp and TensorRT-LLM listen on the loopback address alone, the
+first two on ports of their own (30000, 8080). Source: their server arguments, as below."""
 DTYPES = {WeightFormat.BF16: "bfloat16", WeightFormat.FP16: "float16", WeightFormat.FP32: "float32"}
 
 
@@ -129,7 +132,7 @@ def _sglang(model: str, demand: ServingDemand, layout: Layout, fraction: float |
     argv += _option("--quantization", LOADED_AS, demand.weights)
     if demand.kv_dtype is KvDtype.FP8:
         argv += ["--kv-cache-dtype", "fp8_e5m2"]
-    return tuple(argv)
+    return (*argv, "--enable-metrics", *LISTEN)
 
 
 def _tensorrt_llm(model: str, demand: ServingDemand, layout: Layout, fraction: float | None) -> tuple[str, ...]:
@@ -142,7 +145,7 @@ def _tensorrt_llm(model: str, demand: ServingDemand, layout: Layout, fraction: f
         argv += ["--kv_cache_free_gpu_memory_fraction", _share(fraction)]
     if demand.kv_dtype is KvDtype.FP8:
         argv += ["--kv_cache_dtype", "fp8"]  # NVIDIA/TensorRT-LLM#11487
-    return tuple(argv)
+    return (*argv, *LISTEN)
 
 
 def _llama_cpp(model: str, demand: ServingDemand, layout: Layout, fraction: float | None) -> tuple[str, ...]:
@@ -153,7 +156,7 @@ def _llama_cpp(model: str, demand: ServingDemand, layout: Layout, fraction: floa
     argv += ["--ctx-size", str(demand.context_tokens * demand.concurrency), "--parallel", str(demand.concurrency)]
     if demand.kv_dtype is KvDtype.FP8:  # its cache of 8 bits; values need flash attention for it
         argv += ["--cache-type-k", "q8_0", "--cache-type-v", "q8_0", "--flash-attn", "on"]
-    return (*argv, "--n-gpu-layers", "999")
+    return (*argv, "--n-gpu-layers", "999", "--metrics", *LISTEN)
 
 
 _SERVERS: Mapping[Engine, Callable[[str, ServingDemand, Layout, float | None], tuple[str, ...]]] = {

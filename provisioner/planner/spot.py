@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from provisioner.planner.work import start_hours
 from provisioner.units import HOURS_PER_MONTH
-from provisioner.vocabulary import Task
+from provisioner.vocabulary import Engine, Task
 from provisioner.workload.spec import Workload
 
 CHECKPOINT_INTERVAL_HOURS = 1.0
@@ -53,12 +53,12 @@ def interruption_rate(band: tuple[float, float] | None) -> float | None:
     return None if band is None else round((band[0] + band[1]) / 2, 6)
 
 
-def lost_hours(workload: Workload, weights_bytes: int) -> float:
+def lost_hours(workload: Workload, weights_bytes: int, engine: Engine | None) -> float:
     """Hours lost by one interruption: half a checkpoint interval on average, then a new machine and its weights.
 
     A batch of requests keeps what it has finished, so only the restart counts.
     """
-    restart = start_hours(weights_bytes)
+    restart = start_hours(weights_bytes, engine)
     if not workload.task.is_training:
         return restart
     checkpoint = workload.training.checkpoint if workload.training else None

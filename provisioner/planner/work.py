@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from provisioner.sizing.demand import Demand, ServingDemand
+from provisioner.sizing.start_up import start_up
 from provisioner.sizing.throughput import Targets, Throughput
 from provisioner.units import HOURS_PER_MONTH
-from provisioner.vocabulary import Pattern, Task
+from provisioner.vocabulary import Engine, Pattern, Task
 from provisioner.workload.quantities import ReplicaRange
 from provisioner.workload.spec import Workload
 
@@ -17,20 +18,10 @@ ROUNDING = 1e-9
 BURSTY_HOURS_PER_MONTH = 120.0
 """Hours a month of a bursty workload that names none (CONTRACTS 4)."""
 
-START_BASE_HOURS = 10 / 60
-"""A new machine, its boot, driver and container start, before weights are read. An assumption: clouds publish none; five
-minutes to boot a GPU image and five for an engine to start are usual. Larger favours one machine over many, and on-demand."""
 
-DISK_READ_BYTES_PER_S = 125 * 2**20
-"""Rate at which weights come from the root disk: the throughput that an EBS gp3 volume includes without charge.
-
-Source: data ``storage_performance_prices.csv``, ``ebs_gp3`` ``mib_per_s`` ``free_units`` 125.
-"""
-
-
-def start_hours(weights_bytes: int) -> float:
-    """Hours from the first billed second to the first useful one."""
-    return START_BASE_HOURS + weights_bytes / DISK_READ_BYTES_PER_S / 3600
+def start_hours(weights_bytes: int, engine: Engine | None) -> float:
+    """Hours from the first billed second to the first useful one: the usual start that a plan shows."""
+    return start_up(weights_bytes, engine).usual_s / 3600
 
 
 def request_targets(workload: Workload) -> Targets | None:

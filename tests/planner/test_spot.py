@@ -17,7 +17,9 @@ from provisioner.planner.spot import (
     intolerance,
     lost_hours,
 )
+from provisioner.sizing.start_up import start_up
 from provisioner.units import HOURS_PER_MONTH
+from provisioner.vocabulary import Engine
 
 
 def test_rate_of_a_band_is_its_middle():
@@ -66,11 +68,11 @@ def test_no_breakeven_where_spot_is_dear():
 def test_lost_work_is_half_an_interval_and_a_restart(finetune, serve):
     every = finetune(training={"checkpoint": {"every": "2h", "resumable": True}})
     unnamed = finetune(training={"checkpoint": {"resumable": True}})
-    restart = lost_hours(serve(), 0)
-    assert restart == pytest.approx(10 / 60)
-    assert lost_hours(every, 0) == pytest.approx(1.0 + restart)
-    assert lost_hours(unnamed, 0) == pytest.approx(0.5 + restart)
-    assert lost_hours(serve(), 125 * 2**20 * 3600) == pytest.approx(1.0 + restart)
+    restart = lost_hours(serve(), 0, Engine.VLLM)
+    assert restart == pytest.approx(start_up(0, Engine.VLLM).usual_s / 3600)
+    assert lost_hours(every, 0, Engine.VLLM) == pytest.approx(1.0 + restart)
+    assert lost_hours(unnamed, 0, Engine.VLLM) == pytest.approx(0.5 + restart)
+    assert lost_hours(serve(), 10**12, Engine.VLLM) > lost_hours(serve(), 10**11, Engine.VLLM) > restart
 
 
 def test_who_tolerates_an_interruption(serve, batch, finetune):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.catalog.snapshot import Catalog
+from provisioner.catalog.snapshot import Catalog, load_catalog
 from provisioner.planner.decide import make_plan
 from provisioner.planner.request import demand_for, shape_for
 from provisioner.planner.work import (
@@ -17,7 +17,9 @@ from provisioner.planner.work import (
     stated_hours,
     work_hours,
 )
+from provisioner.sizing.start_up import start_up
 from provisioner.sizing.throughput import Throughput, main_rate
+from provisioner.vocabulary import Engine
 from provisioner.workload.spec import Workload
 
 SPEED = Throughput(decode_tokens_per_s_per_replica=400.0, tokens_per_s_per_request=100.0, requests_per_s=2.0)
@@ -90,9 +92,16 @@ def test_training_hours(finetune):
     assert work_hours(workload, demand, Throughput(), 1) is None
 
 
-def test_start_takes_the_weights_from_the_disk():
-    assert start_hours(0) == pytest.approx(1 / 6)
-    assert start_hours(125 * 2**20 * 3600) == pytest.approx(1 + 1 / 6)
+@pytest.mark.parametrize("engine", [None, *Engine])
+def test_a_start_takes_as_long_as_the_plan_shows(engine):
+    for weights_bytes in (0, 10**10, 10**12):
+        assert start_hours(weights_bytes, engine) == start_up(weights_bytes, engine).usual_s / 3600
+
+
+def test_a_run_and_a_lost_machine_use_the_one_start_that_the_plan_shows(batch):
+    plan = make_plan(batch(inference={"total": "50M tokens"}, placement={"capacity": "spot"}), load_catalog())
+    shown_h = plan.outlook.start.usual_s / 3600
+    assert plan.cost.spot.lost_hours_each == pytest.approx(shown_h, abs=0.001)
 
 
 def test_hours_of_a_month(serve, finetune, batch):

@@ -18,6 +18,9 @@ PLANNED = {
     EngineSetting.MEMORY_SHARE: "0.90",
     EngineSetting.QUANTISATION: "fp8",
     EngineSetting.KV_CACHE: "fp8",
+    EngineSetting.CONCURRENCY: "4",
+    EngineSetting.ADAPTERS: "2",
+    EngineSetting.ADAPTER_RANK: "16",
 }
 TWO = fit(18 * GIB, layout=Layout(tensor_parallel=2))
 
@@ -39,6 +42,7 @@ UNKNOWNS = (
     runs("vllm", "--max-model-len", "$CONTEXT"),
     runs("vllm", "--max-model-len"),
     runs("vllm", "-tp", "auto"),
+    runs("vllm", "--max-num-seqs", "many"),
     runs("vllm", "-tp", "0"),
     runs("vllm", "--gpu-memory-utilization", "1.5"),
     runs("vllm", "--gpu-memory-utilization", "0"),
@@ -56,7 +60,10 @@ SAME = (
     runs("vllm", "--gpu-memory-utilization", "0.904", "--quantization", "of-my-own"),
     runs("python", "-m", "sglang.launch_server", "--tp", "2", "--context-length", "8192", engine="sglang"),
     runs("trtllm-serve", "m", "--tp_size", "2", "--max_seq_len", "8192", engine="tensorrt-llm"),
-    runs("llama-server", "-c", "8192", engine="llama.cpp"),
+    runs("llama-server", "-c", "8192", "-np", "4", "-ctk", "q8_0", engine="llama.cpp"),
+    runs("vllm", "--max-num-seqs", "4", "--max_loras=2", "--max-lora-rank", "16"),
+    runs("trtllm-serve", "m", "--tensor_parallel_size", "2", "--max_batch_size=4", engine="tensorrt-llm"),
+    runs("vllm", "--max-loras", "9", "--max-num-seqs", "9", planned={EngineSetting.KV_CACHE: "auto"}),
     runs("vllm", "-q", "awq", planned=PLANNED | {EngineSetting.QUANTISATION: "int4-awq"}),
     runs("vllm", "-q", "awq", planned=PLANNED | {EngineSetting.QUANTISATION: "auto"}),
     runs("vllm", "-q", "fp8", "-tp", "1", planned={EngineSetting.KV_CACHE: "auto"}),
@@ -74,6 +81,8 @@ MORE = (
     runs("vllm", "--kv-cache-dtype", "auto"),
     runs("sglang", "--mem-fraction-static", "0.5", engine="sglang"),
     runs("llama-server", "--ctx-size", "16384", engine="llama.cpp"),
+    runs("vllm", "--max-loras", "3"),
+    runs("sglang", "--max_lora_rank=64", engine="sglang"),
 )
 LESS = (
     runs("vllm", "--max-model-len", "8191"),
@@ -82,6 +91,9 @@ LESS = (
     runs("vllm", "--gpu-memory-utilization", "0.95"),
     runs("vllm", "--gpu-memory-utilization", "0.85", offer={"fit": fit(10 * GIB, layout=Layout(tensor_parallel=2))}),
     runs("vllm", "-q", "awq"),
+    runs("vllm", "--max-num-seqs", "256"),
+    runs("sglang", "--max-running-requests", "2", engine="sglang"),
+    runs("vllm", "--max-lora-rank", "8"),
     runs("vllm", "-q", "fp8", planned=PLANNED | {EngineSetting.QUANTISATION: "bf16"}),
     runs("vllm", "--kv-cache-dtype", "fp8", planned=PLANNED | {EngineSetting.KV_CACHE: "auto"}),
 )
