@@ -29,6 +29,9 @@ CHANGING_FROM = 0.6
 """Share of an `up` that is planning and preview."""
 
 
+_NO_STACK, _EMPTY_STACK = "before the stack", "stack without resources"
+
+
 @dataclass(frozen=True, slots=True)
 class Blow:
     """One kill: how, and when."""
@@ -58,6 +61,11 @@ class Wound:
     bills_after_down: tuple[str, ...]
     state_after_down: bool
     messages: str = ""
+
+    @property
+    def is_in_changes(self) -> bool:
+        """Whether the engine had written down a change when it was killed."""
+        return self.phase not in (_NO_STACK, _EMPTY_STACK)
 
     @property
     def is_healed(self) -> bool:
@@ -180,8 +188,8 @@ def _children(pid: int) -> list[int]:
 def _phase(bench: Bench) -> str:
     state = read_file_state(bench.home / "state", bench.name)
     if state is None:
-        return "before the stack"
+        return _NO_STACK
     if state.pending:
         return "; ".join(f"{entry.kind} {entry.resource.name}" for entry in state.pending)
     names = [resource.name for resource in state.own]
-    return f"has {', '.join(names)}" if names else "stack without resources"
+    return f"has {', '.join(names)}" if names else _EMPTY_STACK
