@@ -87,11 +87,7 @@ class CloudInventory:
 
 
 def machine_of(entry: BillableObject, parts: Sequence[BillableObject] = ()) -> Machine:
-    """A machine from the object that a cloud lists, with its root disk and address.
-
-    Raises:
-        ValueError: the cloud lists it with a capacity type that does not exist.
-    """
+    """A machine from the object that a cloud lists, with its root disk and address."""
     extra = entry.extra
     rest = [price_of(part) for part in parts if part.kind != "ip"]
     whole = [price_of(entry), *(price_of(part) for part in parts)]
@@ -101,7 +97,7 @@ def machine_of(entry: BillableObject, parts: Sequence[BillableObject] = ()) -> M
         region=entry.region,
         zone=entry.zone,
         instance_type=extra.get("instance_type", ""),
-        capacity_type=CapacityType(extra.get("capacity_type") or CapacityType.ON_DEMAND),
+        capacity_type=_capacity_type(extra.get("capacity_type")),
         state=entry.state,
         tags=entry.tags,
         created_at=entry.created_at,
@@ -113,8 +109,14 @@ def machine_of(entry: BillableObject, parts: Sequence[BillableObject] = ()) -> M
 
 
 def place_of(machine: Machine) -> Placement:
-    """Where a machine is, for calls that name a place."""
-    return Placement(machine.cloud, machine.region, machine.zone, machine.instance_type, machine.capacity_type)
+    """Where a machine is, for calls that name it by its id: there the capacity type says nothing."""
+    market = machine.capacity_type or CapacityType.ON_DEMAND
+    return Placement(machine.cloud, machine.region, machine.zone, machine.instance_type, market)
+
+
+def _capacity_type(text: str | None) -> CapacityType | None:
+    """How a listed machine was bought; ``None`` for a word that this version does not know, or none."""
+    return CapacityType(text) if text in tuple(CapacityType) else None
 
 
 def document(

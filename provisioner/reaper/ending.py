@@ -23,6 +23,7 @@ class Ending:
 
 
 _BLOCK = Ending(TERMINATE, "a block or a flex-start machine cannot be stopped; it is paid for to its end")
+_UNKNOWN = Ending(STOP, "how it was bought is not known here, and a stop loses the least")
 _RESERVED = Ending(STOP, "its reservation is billed on; a stop frees the place in it")
 _TABLE: dict[tuple[str, str, str], Ending] = {
     ("aws", "on-demand", "network"): Ending(STOP, "only its disks bill while it is stopped"),
@@ -54,18 +55,20 @@ _TABLE: dict[tuple[str, str, str], Ending] = {
 }
 
 
-def ending(cloud: str, capacity_type: CapacityType, disk: str, wanted: str | None = None) -> Ending:
+def ending(cloud: str, capacity_type: CapacityType | None, disk: str, wanted: str | None = None) -> Ending:
     """How a machine is ended.
 
     Args:
         cloud: ``aws`` or ``gcp``.
-        capacity_type: how it was bought.
+        capacity_type: how it was bought; ``None`` is unknown. A stop is tried then; where the market allows none, the cloud
+            refuses it, and nothing is lost.
         disk: one of ``DISKS``.
         wanted: ``idle.then`` of the spec; ``None`` leaves it to the table.
     """
     if capacity_type in (CapacityType.CAPACITY_BLOCK, CapacityType.FLEX_START):
         return _BLOCK
-    found = _TABLE.get((cloud, str(capacity_type), disk), Ending(TERMINATE, "nothing is known of a stop there"))
+    nothing = Ending(TERMINATE, "nothing is known of a stop there")
+    found = _UNKNOWN if capacity_type is None else _TABLE.get((cloud, str(capacity_type), disk), nothing)
     if wanted == TERMINATE and found.how == STOP:
         return Ending(TERMINATE, "the spec says so")
     return found

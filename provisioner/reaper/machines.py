@@ -33,7 +33,8 @@ class Machine:
     region: str
     zone: str | None
     instance_type: str
-    capacity_type: CapacityType
+    capacity_type: CapacityType | None
+    """How it was bought; ``None`` is unknown: a market that is younger than this version."""
     state: str
     tags: Mapping[str, str]
     created_at: datetime

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
@@ -80,6 +81,26 @@ def test_a_quiet_machine_is_marked_and_then_stopped(cloud, gpuprov):
     cloud.controls.advance_clock(timedelta(minutes=1))
     assert str(cloud.get_instance(HERE, machine.id).state) == "stopped"
     assert float(done["objects"][0]["stopped_usd_per_hour"]) > 0
+
+
+@pytest.mark.parametrize("market", ["tomorrow", ""])
+def test_a_machine_of_a_market_that_is_not_known_is_listed_and_stopped(cloud, gpuprov, monkeypatch, market):
+    machine = create(cloud)
+    cloud.controls.set_telemetry(machine.id, QUIET)
+    cloud.controls.advance_clock(timedelta(minutes=31))
+    listed = SandboxCloud.list_objects
+
+    def list_objects(self):
+        return [replace(one, extra={**one.extra, "capacity_type": market}) for one in listed(self)]
+
+    monkeypatch.setattr(SandboxCloud, "list_objects", list_objects)
+    assert [entry["step"] for entry in reap(gpuprov, "--yes")["objects"]] == ["mark"]
+    cloud.controls.advance_clock(timedelta(minutes=11))
+    (entry,) = reap(gpuprov, "--yes")["objects"]
+    assert (entry["id"], entry["ending"]["how"], entry["done"]) == (machine.id, "stop", True)
+    assert "how it was bought is not known" in entry["ending"]["reason"]
+    cloud.controls.advance_clock(timedelta(minutes=1))
+    assert cloud.get_instance(HERE, machine.id).state == "stopped"
 
 
 def test_a_working_machine_and_a_silent_one_are_left_alone(cloud, gpuprov):

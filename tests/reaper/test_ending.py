@@ -30,3 +30,10 @@ def test_each_cell_stops_where_it_can_and_says_why(cloud, market, disk):
 def test_the_spec_may_terminate_what_could_stop_and_never_the_other_way_round():
     assert ending("aws", CapacityType.ON_DEMAND, "network", "terminate").how == "terminate"
     assert ending("aws", CapacityType.SPOT, "network", "stop").how == "terminate"
+
+
+@pytest.mark.parametrize("disk", DISKS)
+def test_a_market_that_is_not_known_is_stopped_unless_the_spec_says_otherwise(disk):
+    found = ending("aws", None, disk)
+    assert (found.how, "not known" in found.reason) == ("stop", True)
+    assert ending("aws", None, disk, "terminate").how == "terminate"
