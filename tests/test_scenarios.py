@@ -56,7 +56,7 @@ EXPECTED = {
     "C14": "a start without capacity leaves the stopped machine as it is",
     "C15": "after a spot loss the next regions come first, and the lost one last",
     "C17": "two blocks of one type and zone are filled one after the other",
-    "C18": "a GPU machine of Google Cloud that asks to be moved is caught before its apply",
+    "C18": "a GPU machine of Google Cloud that asks to be moved, or an E2 one that asks to be ended, is caught before its apply",
     # Price, storage, image, credentials, spec
     "P1": "a price of nothing, or five times off its like, is kept out",
     "P2": "disks that come with a machine are in its price",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from policies.facts import UNKNOWN, Candidate, MachineFacts, PlacementFacts, Unknown
+from policies.facts import UNKNOWN, Candidate, Known, MachineFacts, PlacementFacts, Unknown
 from policies.rule import Outcome, Rule, Setting, Severity, failed, passed, unknown
 from policies.rules.candidates import engine_of, machines_of
-from provisioner.vocabulary import Attention, Engine
+from provisioner.vocabulary import Attention, CapacityType, Engine
 
 FLASH_CAPABILITY = (8, 0)
 """First compute capability with FlashAttention-2. Source: README of Dao-AILab/flash-attention, "Ampere, Ada, or Hopper"."""
@@ -100,11 +100,20 @@ def _capable(facts: PlacementFacts, least: tuple[int, int], what: str, remedy: s
 
 
 def host_maintenance(facts: MachineFacts, setting: Setting) -> Iterator[Outcome]:
-    """A Google Cloud machine with a GPU ends for host maintenance: it cannot be moved."""
+    """A Google Cloud machine with a GPU ends for host maintenance: it cannot be moved. One of series E2 is moved, or preemptible.
+
+    Source: the API's own refusal, "e2 instances do not support onHostMaintenance=TERMINATE unless they are preemptible"
+    (chainguard-dev/terraform-infra-common#935); cluster-toolkit#460 for GPUs.
+    """
     del setting
     key = "on_host_maintenance"
     remedy = 'set scheduling { on_host_maintenance = "TERMINATE" }'
-    if facts.cloud != "gcp" or facts.has_gpu is False:
+    if facts.cloud != "gcp":
+        return
+    refusal = _e2_refusal(facts, key)
+    if refusal is not None:
+        yield refusal
+    if refusal is not None or facts.has_gpu is False or _is_e2(facts) is True:
         return
     if facts.on_host_maintenance == "TERMINATE":
         yield passed(key)
@@ -115,6 +124,28 @@ def host_maintenance(facts: MachineFacts, setting: Setting) -> Iterator[Outcome]
         yield failed(
             key, f"{facts.name} has a GPU and cannot be moved, but asks for {stated}: its creation fails", remedy
         )
+
+
+def _is_e2(facts: MachineFacts) -> Known[bool]:
+    kind = facts.instance_type
+    return UNKNOWN if isinstance(kind, Unknown) else kind is not None and kind.startswith("e2-")
+
+
+def _e2_refusal(facts: MachineFacts, key: str) -> Outcome | None:
+    """What is wrong with a machine of series E2, which has no GPU, that asks to end for host maintenance."""
+    states = (_is_e2(facts), facts.on_host_maintenance, facts.capacity_type)
+    is_e2, asked, capacity = states
+    if is_e2 is False or facts.has_gpu is True or capacity == CapacityType.SPOT:
+        return None
+    if not isinstance(asked, Unknown) and asked != "TERMINATE":
+        return None
+    remedy = 'leave on_host_maintenance out, or set scheduling { provisioning_model = "SPOT" }'
+    if UNKNOWN in states:
+        message = (
+            f"whether {facts.name} is a machine of series E2 that asks to end for host maintenance is not known yet"
+        )
+        return unknown(key, message, remedy)
+    return failed(key, f"{facts.name} is of series E2 and asks to end for host maintenance: its creation fails", remedy)
 
 
 _CUDA_TAG = r"(?:^|[^a-z0-9])cu(?:da)?[-_]?(\d{2})(\d)(?![\d.])|cuda[-_:]?(\d{2})\.(\d{1,2})"

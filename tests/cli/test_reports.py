@@ -171,6 +171,8 @@ def _terraform(
         ("g2-standard-4", [{"on_host_maintenance": "MIGRATE"}], True),
         ("g2-standard-4", [{"on_host_maintenance": "TERMINATE"}], False),
         ("e2-standard-4", [], False),
+        ("e2-standard-4", [{"on_host_maintenance": "TERMINATE"}], True),
+        ("e2-standard-4", [{"on_host_maintenance": "TERMINATE", "preemptible": True}], False),
     ],
 )
 def test_c18_a_gpu_machine_of_google_that_is_not_ended_for_maintenance_is_caught_before_its_apply(

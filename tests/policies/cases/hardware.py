@@ -84,9 +84,16 @@ HARDWARE = {
             gcp(on_host_maintenance="MIGRATE"),
             gcp(on_host_maintenance=None),
             gcp(on_host_maintenance="terminate"),
+            gcp(on_host_maintenance="TERMINATE", has_gpu=False, instance_type="e2-standard-4"),
         ),
         boundary=(gcp(on_host_maintenance="TERMINATE"), gcp(on_host_maintenance="MIGRATE")),
-        unknowns=(gcp(on_host_maintenance=UNKNOWN), gcp(on_host_maintenance="MIGRATE", has_gpu=UNKNOWN)),
+        unknowns=(
+            gcp(on_host_maintenance=UNKNOWN),
+            gcp(on_host_maintenance="MIGRATE", has_gpu=UNKNOWN),
+            gcp(on_host_maintenance="TERMINATE", has_gpu=False, instance_type="e2-micro", capacity_type=UNKNOWN),
+            gcp(on_host_maintenance=UNKNOWN, has_gpu=False, instance_type="e2-micro"),
+            gcp(on_host_maintenance="TERMINATE", has_gpu=False, instance_type=UNKNOWN),
+        ),
     ),
     "container-cuda": Cases(
         passes=(

@@ -91,7 +91,13 @@ SILENT: dict[str, tuple[Subject, ...]] = {
         placement(candidate(gpu=None), base=TRAINING, changes={"training.attention": "flash"}),
     ),
     "engine-capability": (placement(base=TRAINING), placement(changes={"inference.engine": "llama.cpp"})),
-    "host-maintenance": (machine(on_host_maintenance="MIGRATE"), gcp(on_host_maintenance="MIGRATE", has_gpu=False)),
+    "host-maintenance": (
+        machine(on_host_maintenance="MIGRATE"),
+        gcp(on_host_maintenance="MIGRATE", has_gpu=False),
+        gcp(on_host_maintenance="MIGRATE", has_gpu=False, instance_type="e2-micro"),
+        gcp(on_host_maintenance="TERMINATE", has_gpu=False, instance_type="n2-standard-4"),
+        gcp(on_host_maintenance="TERMINATE", has_gpu=False, instance_type="e2-micro", capacity_type="spot"),
+    ),
     "container-cuda": (placement(container=None), placement(container="vllm/vllm-openai:v0.11.0")),
     "image-driver": (
         machine(image=IMAGE.format(470)),
