@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ Source: EC2 user guide, "Spot Instance interruption notices" (check every 5 seco
 """
 HOOK_HOLDS_S = 300.0
 """A checkpoint of this age is good enough for a shutdown: the hook has run for it, or for a notice, a moment ago."""
+IDLE_TAG = "gpuprov:idle-after"
 MARK = "gpuprov"
 """First key of our lines on the console."""
 
@@ -199,9 +200,15 @@ class Watch:
     ready: bool = False
     noticed: bool = False
     listener: Listener = field(init=False)
+    after_s: float | None = field(init=False)
+    """Quiet time that ends the machine; ``None`` is off."""
+    idle_tag: str = field(init=False)
+    """What the tag said when ``after_s`` was read from it, or when the machine was made."""
 
     def __post_init__(self) -> None:
         node = self.node
+        self.after_s = node.config.get("idle_after_s")
+        self.idle_tag = str(node.config.get("idle_tag") or "")
         gate = Gate(node.machine.ports, node.state / "draining", run_tool)
         if gate.flag.exists():  # of a watcher that was killed, or of the life before a stop
             gate.open()
@@ -212,10 +219,23 @@ class Watch:
         if self._is_interrupted():
             return
         try:
-            tags, date = self.node.machine.tags((DRAIN_TAG, CAUSE_TAG))
+            tags, date = self.node.machine.tags((DRAIN_TAG, CAUSE_TAG, IDLE_TAG))
         except OSError:
             return
+        self._follow_idle(tags.get(IDLE_TAG, ""))
         self.listener.hear(tags, self.node.now_s(), self.node.wall_s() if date is None else date)
+
+    def _follow_idle(self, tag: str) -> None:
+        """An edit of ``idle.after`` reaches a live machine by its tag; nonsense changes nothing."""
+        if tag == self.idle_tag or not tag:
+            return
+        made_s = self.node.config.get("idle_after_s")
+        words: dict[str, float | None] = {"none": None, "auto": float(made_s or 3600)}
+        after_s = words[tag] if tag in words else _seconds(tag)
+        if after_s is None and tag != "none":
+            return
+        self.idle_tag, self.after_s = tag, after_s
+        self.rules = replace(self.rules, window_s=after_s or self.rules.window_s)
 
     def _is_calm(self) -> bool:
         """Whether nothing works at this moment, by the same judgement as ever."""
@@ -240,7 +260,7 @@ class Watch:
             reading["workload"] = "starting"
         reading.update(self._lease())
         self.memory, decision = decide(self.memory, now_s, reading, self.rules)
-        if decision.is_due and node.config.get("idle_after_s") and self.listener.closed_at_s is None:
+        if decision.is_due and self.after_s and self.listener.closed_at_s is None:
             return self._end_idle(decision)
         self._tell(decision, now_s)
         return decision
@@ -328,7 +348,7 @@ class Watch:
         if what == self.said and now_s - self.said_at_s < HEARTBEAT_S:
             return
         self.said, self.said_at_s = what, now_s
-        after = self.node.config.get("idle_after_s")
+        after = self.after_s
         ends = None if not after or decision.state != "quiet" else round(float(after) - decision.quiet_s)
         self.node.say(
             state=decision.state, why=decision.reason, idle_after_s=after, ends_in_s=ends, **_evidence(decision)
@@ -401,6 +421,15 @@ def _written(path: Path, line: bytes) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def _seconds(text: str) -> float | None:
+    """Seconds of ``90s``, ``15m``, ``2h`` or ``7d``."""
+    unit_s = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(text[-1:])
+    try:
+        return None if unit_s is None else float(text[:-1]) * unit_s
+    except ValueError:
+        return None
 
 
 def _rfc3339(seconds: float) -> str:

@@ -35,7 +35,7 @@ from stacks.provider.journal import Journal
 from stacks.provider.machine import is_over, live
 from stacks.provider.machine_state import ECHOED, OUTPUTS, MachineState
 from stacks.provider.recovery import KIND, Recovery
-from stacks.provider.rerun import Given, Live, Rerun, rerun, words
+from stacks.provider.rerun import Given, Live, Rerun, later, rerun, words
 from stacks.provider.session import (
     Checked,
     Created,
@@ -94,6 +94,10 @@ class GpuInstances:
             self._check_room(state, values)
         if again is not None:
             self.session.warn(urn, words(again, state.instance_id, state.power, _given(values)))
+        elif state.power is InstanceState.RUNNING and not found.replaces and (keys := _later(before, values)):
+            self.session.warn(
+                urn, f"{', '.join(keys)}: the live machine learns of it when `up` next starts it (`stop`, then `up`)"
+            )
         return found
 
     def preview_create(self, news: Properties) -> Properties:
@@ -285,6 +289,11 @@ def _given(values: Mapping[str, Any]) -> Given:
     """The spec, and what the plan adds to it."""
     facts = values.get("node")
     return at("workload", values, read_mapping), facts if isinstance(facts, Mapping) else {}
+
+
+def _later(before: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
+    was, now = before.get("workload"), values.get("workload")
+    return later(was, now) if isinstance(was, Mapping) and isinstance(now, Mapping) else []
 
 
 def _names(volumes: Any) -> list[Any]:

@@ -81,6 +81,7 @@ def config(workload: Mapping[str, Any], node: Mapping[str, Any], offer: Placemen
         "gpus": facts.get("gpus"),
         "spot": offer.capacity_type is CapacityType.SPOT,
         "run_digest": run_digest(workload, node),
+        "idle_tag": lifetime.idle_after(workload),
     }
 
 

@@ -59,6 +59,18 @@ def rerun(cloud: Cloud, machine: Live, given: Given, before: Mapping[str, Any]) 
     return Rerun(key, cloud.stop_refusal(machine.placement, machine.id))
 
 
+_LATER = ("max_spend", "lease", "keep_failed")
+
+
+def later(before: Mapping[str, Any], workload: Mapping[str, Any]) -> list[str]:
+    """Edited keys that the machine itself keeps, and learns of with its next start; tags carry the others to it at once."""
+    was, now = part(before, "lifecycle"), part(workload, "lifecycle")
+    keys = [f"lifecycle.{key}" for key in _LATER if was.get(key) != now.get(key)]
+    if part(was, "idle").get("gpu_only") != part(now, "idle").get("gpu_only"):
+        keys.append("lifecycle.idle.gpu_only")
+    return keys
+
+
 def words(found: Rerun, instance_id: str, power: InstanceState, given: Given) -> str:
     """What will happen, and what it costs, in one line."""
     workload, facts = given

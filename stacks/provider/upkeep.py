@@ -81,9 +81,14 @@ class Upkeep:
             self.instance = replace(self.instance, tags={**self.instance.tags, **changed})
 
     def _tell_start(self) -> None:
-        """Let the machine run what the inputs say: it is stopped, told so, and marked as told before anything starts it."""
+        """Let the machine run what the inputs say: it is stopped, told so, and marked as told before anything starts it.
+
+        One that is started anyway is told once more: what only its own configuration holds, such as limits, comes with it.
+        """
         wanted = node.run_digest(self.inputs.workload, self.inputs.node)
-        if self.instance.tags.get(tags.RUN_DIGEST, wanted) == wanted:
+        told = self.instance.tags.get(tags.RUN_DIGEST)
+        is_down = self.instance.state in (InstanceState.STOPPING, InstanceState.STOPPED)
+        if told is None or (told == wanted and not (is_down and self.inputs.power is Power.RUNNING)):
             return
         self._stop()
         machine = self.instance

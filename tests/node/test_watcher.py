@@ -475,6 +475,30 @@ def test_a_notice_between_two_looks_runs_the_hook(make_bench):
     assert GLANCE_S + HOOK_S < 120 - 10, "EC2 gives two minutes"
 
 
+def test_an_edit_of_the_idle_time_reaches_a_live_machine_by_its_tag(make_bench):
+    bench = make_bench(idle_after_s=120, idle_tag="2m")
+    bench.rig.metadata.tags["gpuprov:idle-after"] = "10m"
+    bench.watch.glance()
+    assert "off" not in bench.looks(15)
+    bench.rig.metadata.tags["gpuprov:idle-after"] = "three weeks"
+    bench.watch.glance()
+    assert bench.watch.after_s == 600
+    bench.rig.metadata.tags["gpuprov:idle-after"] = "none"
+    bench.watch.glance()
+    assert "off" not in bench.looks(30)
+    bench.rig.metadata.tags["gpuprov:idle-after"] = "2m"
+    bench.watch.glance()
+    assert bench.look() is None
+    assert bench.rig.is_off
+
+
+def test_the_idle_time_that_was_predicted_stays_while_the_spec_says_auto(make_bench):
+    bench = make_bench(idle_after_s=420, idle_tag="auto")
+    bench.rig.metadata.tags["gpuprov:idle-after"] = "auto"
+    bench.watch.glance()
+    assert bench.watch.after_s == 420
+
+
 def test_a_request_of_the_life_before_a_stop_is_none(make_bench):
     bench = serving(make_bench, idle_after_s=3600)
     serve(bench)

@@ -121,7 +121,6 @@ def test_a_start_without_capacity_is_told_and_goes_on_with_the_next_up(home: Pat
     mini.up(running("new", disks={"data": "200GiB"}))
     assert only(mini) == machine
     assert mini.outputs("gpu")["power"] == "running"
-    assert mini.cloud.count("set_user_data") == 1, "it was told already"
     assert mini.cloud.count("stop_instance") == stops
     assert {kind for _, kind in mini.up(running("new", disks={"data": "200GiB"}))} == {"same"}
 
@@ -135,6 +134,20 @@ def test_a_stopped_machine_is_told_and_started_without_another_stop(home: Path) 
     assert mini.cloud.count("stop_instance") == stops
     assert mini.outputs("gpu")["power"] == "running"
     assert "new" in mini.cloud.user_data[only(mini)]
+
+
+def test_limits_that_the_machine_keeps_itself_are_told_to_come_later_and_come_with_the_next_start(home: Path) -> None:
+    mini = engine(home)
+    mini.up(running("old"))
+    mini.told.clear()
+    limited = edited(lifecycle={"max_lifetime": "12h", "max_spend": "40 USD"})
+    given = running(workload=limited, node={"startS": 300, "offers": {AZ1: {"price": "1", "gpus": 1}}})
+    assert mini.up(given) == [("launch", "same"), ("gpu", "update")]
+    assert any("lifecycle.max_spend" in text and "next starts it" in text for text in mini.told)
+    assert mini.cloud.count("stop_instance") == 0
+    mini.cloud.stop_instance(mini.cloud.living[0].placement, only(mini))
+    mini.up(given)
+    assert '\\"spend_s\\": 144000' in mini.cloud.user_data[only(mini)]
 
 
 def test_flags_of_the_plan_reach_the_machine_and_predictions_do_not_restart_it(home: Path) -> None:
