@@ -167,20 +167,20 @@ class Disks:
                 try:
                     disk = self.cloud.create_volume(_request(slot, inputs, wanted, place, round_number))
                 except TokenSpent:
-                    calls.write(note.moved(Stage.REFUSED, self.cloud.now()))
+                    calls.amend(note.moved(Stage.REFUSED, self.cloud.now()))
                     continue
                 except (Ambiguous, TokenMismatch) as error:
                     found = self._found(slot, place)
                     if found is None and (isinstance(error, TokenMismatch) or isinstance(error.__cause__, TokenSpent)):
-                        calls.write(note.moved(Stage.REFUSED, self.cloud.now()))
+                        calls.amend(note.moved(Stage.REFUSED, self.cloud.now()))
                         continue
                     if found is None:
                         raise
                     disk = found
                 except GpuprovError:
-                    calls.write(note.moved(Stage.REFUSED, self.cloud.now()))
+                    calls.amend(note.moved(Stage.REFUSED, self.cloud.now()))
                     raise
-                calls.write(note.moved(Stage.MADE, self.cloud.now(), disk.id))
+                calls.amend(note.moved(Stage.MADE, self.cloud.now(), disk.id))
                 return disk
         raise CloudError(f"data disk {wanted.name} was deleted {_ROUNDS_MAX} times while it was made")
 

@@ -227,11 +227,11 @@ class Failover:
             if is_repeat:
                 instance = self._found_or_refused(offer, note, refusal)
             else:
-                self.journal.write(note.moved(Stage.REFUSED, self.cloud.now()))
+                self.journal.amend(note.moved(Stage.REFUSED, self.cloud.now()))
                 raise
         except (Rejected, CredentialsError, Throttled):
             if not is_repeat:
-                self.journal.write(note.moved(Stage.REFUSED, self.cloud.now()))
+                self.journal.amend(note.moved(Stage.REFUSED, self.cloud.now()))
             raise
         except Ambiguous as error:
             if isinstance(error.__cause__, _REFUSALS):
@@ -245,7 +245,7 @@ class Failover:
                 f"{error.message}; its machine does not show any more", where=error.where, remedy=error.remedy
             )
             instance = self._found_or_refused(offer, note, gone)
-        self.journal.write(note.moved(Stage.MADE, self.cloud.now(), instance.id))
+        self.journal.amend(note.moved(Stage.MADE, self.cloud.now(), instance.id))
         return instance
 
     def _found_or_refused(self, offer: Placement, note: Note, refusal: GpuprovError) -> Instance:
@@ -256,7 +256,7 @@ class Failover:
         found = self.watch.until_found(self.slot, [offer, *self.inputs.offers], VISIBILITY)
         if found:
             return found[0]
-        self.journal.write(note.moved(Stage.REFUSED, self.cloud.now()))
+        self.journal.amend(note.moved(Stage.REFUSED, self.cloud.now()))
         raise refusal
 
     def _found(self, offer: Placement, error: CloudError) -> Instance:
@@ -300,7 +300,7 @@ class Failover:
         """Note that the machine was visible."""
         note = self.journal.read()
         if note is not None and note.object_id == instance.id:
-            self.journal.write(note.moved(Stage.SEEN, self.cloud.now()))
+            self.journal.amend(note.moved(Stage.SEEN, self.cloud.now()))
 
     def _request(self, offer: Placement, round_number: int) -> InstanceRequest:
         launch = self.inputs.launch

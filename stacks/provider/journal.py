@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -109,7 +109,28 @@ class Journal:
         return _parse(os.read(self._descriptor, 65536))
 
     def write(self, note: Note) -> None:
-        """Write the note down for good, before the call goes out and after it came back."""
+        """Write the note down for good, before the call goes out.
+
+        Raises:
+            UsageError: it cannot be written; then no call may go out.
+        """
+        try:
+            self._put(note)
+        except OSError as error:
+            raise UsageError(
+                f"{self._path}: {error.strerror}; nothing was made",
+                remedy="make room there, or set GPUPROV_HOME to a folder that can be written",
+            ) from error
+
+    def amend(self, note: Note) -> None:
+        """Write down what came of the call.
+
+        A full disk must not take away the machine that was just made: without the note, later runs go by its tags.
+        """
+        with suppress(OSError):
+            self._put(note)
+
+    def _put(self, note: Note) -> None:
         text = json.dumps(note.to_document(), ensure_ascii=False).encode()
         # In place: a rename would leave the lock on a file that nobody opens any more. A torn write reads as no note.
         os.ftruncate(self._descriptor, 0)

@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -49,13 +49,13 @@ class Unavailable:
     def note(self, placement: Placement, error: GpuprovError, now: datetime) -> None:
         """Keep a refusal, where the cloud says how far and how long it holds."""
         if error.scope in _SCOPES and error.lasts is not None:
-            with self._changing(now) as held:
+            with suppress(OSError), self._changing(now) as held:  # without it a pool is asked once more
                 held[_key(placement, error.scope)] = Block(now + error.lasts, _first_line(error.message))
 
     def forget(self, placement: Placement, now: datetime) -> None:
         """It has room after all."""
         if any(_key(placement, scope) in self._read() for scope in _SCOPES):
-            with self._changing(now) as held:
+            with suppress(OSError), self._changing(now) as held:  # it ends by itself
                 for scope in _SCOPES:
                     held.pop(_key(placement, scope), None)
 

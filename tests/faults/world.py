@@ -219,20 +219,20 @@ _RUNNING = threading.local()
 @contextlib.contextmanager
 def journal_steps() -> Iterator[None]:
     """Make each line of the call journal a step of the process that writes it."""
-    write = journal.Journal.write
+    put = journal.Journal._put
 
     def step(self: journal.Journal, note: journal.Note) -> None:
         pace: Pace | None = getattr(_RUNNING, "pace", None)
         if pace is None:
-            write(self, note)
+            put(self, note)
         else:
-            pace.write(f"journal {note.stage}", lambda: write(self, note))
+            pace.write(f"journal {note.stage}", lambda: put(self, note))
 
-    journal.Journal.write = step  # type: ignore[method-assign]
+    journal.Journal._put = step  # type: ignore[method-assign]
     try:
         yield
     finally:
-        journal.Journal.write = write  # type: ignore[method-assign]
+        journal.Journal._put = put  # type: ignore[method-assign]
 
 
 class Controller(MiniEngine):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -12,7 +14,8 @@ from provisioner.errors import Cancelled, Locked, UsageError
 from provisioner.vocabulary import CapacityType
 from stacks.provider import journal
 from stacks.provider.journal import Note, Stage
-from tests.fakes.cloud import Clock, ClockedLifeline
+from tests.fakes.cloud import CallRecord, Clock, ClockedLifeline
+from tests.fakes.mini_engine import engine, program
 
 PLACE = Placement("aws", "us-east-1", None, "g6.xlarge", CapacityType.SPOT)
 NOTE = Note("instance", Stage.CALLING, PLACE, 3, 1, datetime(2026, 11, 30, 12, tzinfo=UTC))
@@ -38,6 +41,38 @@ def test_a_note_is_read_back(home: Path, lifeline: ClockedLifeline) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert journal.paths(home, "stack") == (path,)
     assert journal.paths(home, "another") == ()
+
+
+def test_no_call_goes_out_without_its_note_and_no_answer_is_lost_with_it(
+    home: Path, lifeline: ClockedLifeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with journal.hold(journal.slot_path(home, "stack", "instance", "gpu"), lifeline) as calls:
+        calls.write(NOTE)
+        monkeypatch.setattr(os, "pwrite", full)
+        with pytest.raises(UsageError, match="No space left on device; nothing was made"):
+            calls.write(NOTE)
+        calls.amend(NOTE.moved(Stage.MADE, NOTE.at, "i-1"))
+        assert calls.read() is None
+
+
+def test_a_machine_is_kept_where_the_disk_fills_up_while_it_is_made(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mini = engine(home)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def fills_up(call: CallRecord) -> None:
+        if call.operation == "create_instance":
+            monkeypatch.setattr(os, "pwrite", full)
+
+    mini.cloud.on_call = fills_up
+    mini.up(program())
+    assert [machine.id for machine in mini.cloud.living] == [mini.outputs("gpu")["instanceId"]]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"kind": "instance"}', b"\xff\xfe", b"null"])

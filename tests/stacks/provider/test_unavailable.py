@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 from dataclasses import replace
@@ -127,3 +128,13 @@ def test_an_error_without_a_scope_is_not_kept(home: Path) -> None:
     error: GpuprovError = CapacityError("no subnet there")
     Unavailable(home).note(POOL, error, NOW)
     assert not (home / "unavailable.json").exists()
+
+
+def test_a_home_without_room_keeps_nothing_and_stops_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    cache = Unavailable(home)
+    monkeypatch.setattr(Path, "write_text", full)
+    cache.note(POOL, error_of("InsufficientInstanceCapacity"), NOW)
+    assert cache.block(POOL, NOW) is None
