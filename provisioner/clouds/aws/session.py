@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from provisioner.clouds.aws import unanswered
 from provisioner.clouds.aws.errors import About, code_of, misconfigured, translate
 from provisioner.clouds.aws.settings import AwsSettings
-from provisioner.errors import CredentialsError, GpuprovError
+from provisioner.errors import Ambiguous, CredentialsError, GpuprovError
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ class AwsApi:
 
         def ask() -> dict[str, Any]:
             answer: dict[str, Any] = getattr(self._client(service, region, once=once), _method(operation))(**parameters)
-            return answer
+            return _of_ec2(answer, about)
 
         return self._guarded(about, ask)
 
@@ -129,7 +129,8 @@ class AwsApi:
 
         def ask() -> list[dict[str, Any]]:
             paginator = self._client(service, region, once=False).get_paginator(_method(operation))
-            return [item for page in paginator.paginate(**parameters) for item in page.get(key, ())]
+            pages = (_of_ec2(page, about) for page in paginator.paginate(**parameters))
+            return [item for page in pages for item in page.get(key, ())]
 
         return self._guarded(about, ask)
 
@@ -254,6 +255,23 @@ class _Sessions(dict[str, Any]):
 
     def __missing__(self, key: str) -> Any:
         return self._kept[key]
+
+
+def _of_ec2(answer: dict[str, Any], about: About) -> dict[str, Any]:
+    """An answer that EC2 itself gave: a page of some proxy, read as XML, would pass for a list of nothing.
+
+    Source: EC2 API reference, "Making requests": each answer has a ``requestId``.
+
+    Raises:
+        Ambiguous: it is somebody else's.
+    """
+    if about.service == "ec2" and not answer.get("ResponseMetadata", {}).get("RequestId"):
+        raise Ambiguous(
+            "something other than EC2 answered",
+            where=about.where,
+            remedy="check the network, proxy and AWS_ENDPOINT_URL, then run the command again",
+        )
+    return answer
 
 
 def _ask_nobody(session: Any, about: About) -> None:

@@ -19,6 +19,8 @@ from provisioner.units import GIB, format_gib
 _DEVICES = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
 """Device names that EC2 recommends for data disks. Source: EC2 user guide, "Device names on Linux instances"."""
 _ENDED = ("deleting", "deleted")
+_BROKEN = "error"
+"""Source: EC2 user guide, "EBS volume state": its creation failed."""
 _LOOKS = 60
 _SHOWS_WITHIN = 3
 """Looks after which a disk that EC2 does not know is not there."""
@@ -140,6 +142,7 @@ class Storage:
 
         Raises:
             NotFound: it does not show either.
+            Rejected: it could not be made.
             TimedOut: it is not ready after a minute.
         """
         for look in range(_LOOKS):
@@ -151,6 +154,11 @@ class Storage:
                 if look >= _SHOWS_WITHIN:
                     raise
                 continue  # made a moment ago, it may not show yet
+            if volume.state == _BROKEN:
+                raise Rejected(
+                    f"EC2 could not make {volume_id}, as a rule for want of its key (aws.kms_key)",
+                    remedy="let the key be enabled and its policy give you kms:CreateGrant; end the disk with `gpuprov down`",
+                )
             if volume.state != "creating":
                 return volume
         raise TimedOut(f"{volume_id} in {region} is still being made", remedy="run the command again")

@@ -119,6 +119,16 @@ def test_disks_are_encrypted_whole_gib_and_wait_until_they_are_made(aws_rig):
         aws_rig.cloud.grow_volume(aws_rig.here, "vol-0ffffffffffffffff", 60 * GIB)
 
 
+def test_a_disk_that_could_not_be_made_is_told_and_not_attached(aws_rig, monkeypatch):
+    machine, disk = aws_rig.running(), aws_rig.cloud.create_volume(aws_rig.volume())
+    made = type(aws_rules.backend("us-east-1").volumes[disk.id])
+    monkeypatch.setattr(made, "status", property(lambda _: "error"))
+    with pytest.raises(Rejected, match=r"could not make .*aws.kms_key"):
+        aws_rig.cloud.attach_volume(aws_rig.here, machine.id, disk.id)
+    assert aws_rig.fake.of("AttachVolume") == []
+    aws_rig.cloud.delete_volume(aws_rig.here, disk.id)
+
+
 def test_a_survey_tells_the_regions_that_do_not_answer(aws_rig):
     aws_rig.running()
     aws_rig.fake.inject("DescribeInstances", "UnauthorizedOperation", region="eu-west-1", times=9)

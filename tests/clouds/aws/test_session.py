@@ -146,6 +146,17 @@ def test_a_wrong_region_is_told_from_a_lost_answer(aws_rig, monkeypatch, region,
     assert ("AWS_REGION" in failure.value.remedy) is (kind is CredentialsError)
 
 
+def test_a_page_of_a_proxy_never_passes_for_an_empty_list(aws_rig, monkeypatch):
+    """Nothing may be taken for gone, or be ended, by what somebody else has answered."""
+    machine = aws_rig.running()
+    page = b"<html><head><title>Log in</title></head><body><p>to the guest network</p></body></html>"
+    monkeypatch.setattr(aws_rig.fake, "_answer", lambda *_: ("200 OK", [("Content-Type", "text/html")], page))
+    with pytest.raises(Ambiguous, match="something other than EC2"):
+        aws_rig.cloud.find_instances({"gpuprov:stack-id": "stack-0001"}, [aws_rig.here])
+    with pytest.raises(Ambiguous, match="something other than EC2"):
+        aws_rig.cloud.get_instance(machine.placement, machine.id)
+
+
 def test_reads_are_repeated_by_the_sdk(aws_rig):
     aws_rig.fake.inject("DescribeRegions", "RequestLimitExceeded", times=2)
     assert aws_rig.cloud.list_objects() == []
