@@ -94,7 +94,7 @@ def _judge(
     if named:
         return Judgement(entry, Verdict.NAMED, "named by --stack-id") if stack_id in named else None
     busy = _busy(stack_id, books)
-    past = over.get(machine_of(entry))
+    past = over.get(holder_of(entry))
     if past is not None:
         return Judgement(entry, *busy) if busy else Judgement(entry, past.verdict, past.reason)
     if stack_id in books.held:
@@ -118,14 +118,14 @@ def _judge(
     return Judgement(entry, Verdict.ORPHAN, f"stack {books.made[stack_id]!r} of this backend holds it no more")
 
 
-def machine_of(entry: BillableObject) -> str:
+def holder_of(entry: BillableObject) -> str:
     """The machine that an object comes and goes with, or itself; a data disk stands for itself."""
     return entry.id if entry.extra.get("role") == "data" else entry.extra.get("instance", entry.id)
 
 
 def is_part(entry: BillableObject) -> bool:
     """Whether an object ends with its machine: a root disk, an address."""
-    return machine_of(entry) != entry.id
+    return holder_of(entry) != entry.id
 
 
 def in_order(judgements: Iterable[Judgement]) -> list[Judgement]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from time import sleep
-from typing import Any
 
 from provisioner import tags
 from provisioner.clouds.cloud import Cloud, InstanceState
 from provisioner.errors import TimedOut
+from provisioner.reaper.console import said
 from provisioner.units import format_usd
 from stacks.own_machine import placement_of
 from stacks.provider import node
@@ -57,10 +56,10 @@ def is_ready(console: Sequence[str], run: str | None = None) -> bool:
         run: what has to answer; a console may show what ran before for minutes.
     """
     for line in reversed(console):
-        said = _said(line)
-        if said is not None and said.get("state") in (READY, DONE):
-            return run is None or said.get("run") in (None, run)
-        if said is not None and said.get("state") in _NOT:
+        found = said(line)
+        if found is not None and found.get("state") in (READY, DONE):
+            return run is None or found.get("run") in (None, run)
+        if found is not None and found.get("state") in _NOT:
             return False
     return False
 
@@ -90,9 +89,9 @@ def wait(
         if is_ready(console, probe.run):
             return
         for line in console[told:]:
-            said = _said(line)
-            if said is not None and said.get("state") == "boot":
-                say(str(said.get("why")))
+            found = said(line)
+            if found is not None and found.get("state") == "boot":
+                say(str(found.get("why")))
         told = len(console)
         machine = cloud.get_instance(place, instance_id)
         waited_s = (cloud.now() - begun).total_seconds()
@@ -127,14 +126,3 @@ def endpoint_of(state: StackState | None) -> str | None:
     if not ports or not host or outputs.get("power") != InstanceState.RUNNING:
         return None
     return f"http://{host}:{ports[0]}"
-
-
-def _said(line: str) -> Mapping[str, Any] | None:
-    start = line.find('{"gpuprov"')
-    if start < 0:
-        return None
-    try:
-        found = json.loads(line[start:])
-    except ValueError:
-        return None
-    return found if isinstance(found, Mapping) else None

@@ -50,7 +50,7 @@ class CloudInventory:
             owner = entry.extra.get("instance")
             if owner is not None and entry.extra.get("role") != "data":
                 parts.setdefault(owner, []).append(entry)
-        return [machine_of(entry, parts.get(entry.id, ())) for entry in self.objects.values()]
+        return [read_machine(entry, parts.get(entry.id, ())) for entry in self.objects.values()]
 
     def look(self, machine: Machine) -> Machine | None:
         """The machine by its id: its state and tags are read again, its prices stay."""
@@ -86,7 +86,7 @@ class CloudInventory:
         self.cloud.terminate_instance(place_of(machine), machine.id)
 
 
-def machine_of(entry: BillableObject, parts: Sequence[BillableObject] = ()) -> Machine:
+def read_machine(entry: BillableObject, parts: Sequence[BillableObject] = ()) -> Machine:
     """A machine from the object that a cloud lists, with its root disk and address."""
     extra = entry.extra
     rest = [price_of(part) for part in parts if part.kind != "ip"]

@@ -18,7 +18,7 @@ from stacks.clouds import error_of_unlisted, survey
 from stacks.inventory import describe, object_document, price_of
 from stacks.locks import engine_locks, is_held, lock_path
 from stacks.made import made_file, read_made
-from stacks.orphans import Books, Judgement, Verdict, in_order, is_part, judge_all, machine_of
+from stacks.orphans import Books, Judgement, Verdict, holder_of, in_order, is_part, judge_all
 from stacks.provider.lifeline import Lifeline
 from stacks.provider.machine import Watch
 from stacks.provider.patience import PatientCloud
@@ -221,7 +221,7 @@ def _replaced(entry: BillableObject, state: str, carried: Mapping[str, str]) -> 
 def _with_its_machine(fate: Fate, gone: set[str]) -> Fate:
     """A root disk or an address goes with its machine."""
     entry = fate.judgement.entry
-    if is_part(entry) and machine_of(entry) in gone:
+    if is_part(entry) and holder_of(entry) in gone:
         return Fate(fate.judgement, is_removed=True)
     return fate
 

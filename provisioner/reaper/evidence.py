@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from provisioner import tags
 from provisioner.node.idleness import BUSY, IDLE, QUIET, UNKNOWN, Memory, Rules, decide
+from provisioner.reaper.console import said
 from provisioner.reaper.machines import Observed, Sample, moment
 
 SILENT_AFTER = timedelta(minutes=15)
@@ -35,14 +35,8 @@ class Evidence:
 def last_line(console: Sequence[str], *, decisions: bool = False) -> Mapping[str, Any] | None:
     """The last line that the watcher wrote on a console, or the last one that judges a reading."""
     for line in reversed(console):
-        start = line.find('{"gpuprov"')
-        if start < 0:
-            continue
-        try:
-            found = json.loads(line[start:])
-        except ValueError:
-            continue  # cut in the middle by the console's buffer
-        if isinstance(found, dict) and (not decisions or found.get("state") in _DECISIONS):
+        found = said(line)
+        if found is not None and (not decisions or found.get("state") in _DECISIONS):
             return found
     return None
 
