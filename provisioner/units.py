@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
+from typing import NamedTuple
 
 from provisioner.records import record
 
@@ -19,6 +20,14 @@ GB = 10**9
 
 HOURS_PER_MONTH = 730
 """Hours that a steady month is billed for (365 days x 24 h / 12), the same on AWS and GCP price pages."""
+
+
+class DiskSpeed(NamedTuple):
+    """What a disk is made to do."""
+
+    iops: int
+    mib_per_s: int
+
 
 _SIZE_UNITS = {
     "B": 1,

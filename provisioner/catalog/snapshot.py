@@ -39,6 +39,7 @@ from provisioner.vocabulary import CapacityType
 
 if TYPE_CHECKING:
     from provisioner.catalog.billing import BillingRule
+    from provisioner.catalog.disk_kinds import DiskLink
     from provisioner.catalog.images import DriverFloor, ImageSelector
     from provisioner.catalog.listings import Listing
     from provisioner.catalog.price_sources import PriceSource
@@ -331,6 +332,16 @@ class Catalog:
     @cached_property
     def _bands(self) -> dict[tuple[str, str, str], Band]:
         return read_interruption_bands(self._files)
+
+    def disk_link(self, cloud: str, instance_type: str) -> DiskLink | None:
+        """What an instance type moves to and from its disks, or ``None`` where it is not listed."""
+        return self._disk_links.get((cloud, instance_type))
+
+    @cached_property
+    def _disk_links(self) -> dict[tuple[str, str], DiskLink]:
+        from provisioner.catalog.disk_kinds import read_disk_links
+
+        return read_disk_links(self._files)
 
     @cached_property
     def quotas(self) -> Mapping[tuple[str, str], Quota]:

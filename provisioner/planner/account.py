@@ -7,6 +7,8 @@ in ``economics``, line by line.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,9 +18,17 @@ from provisioner.catalog.prices import Price, Tiers, tiered_cost_usd
 from provisioner.planner.candidates import Arrangement
 from provisioner.planner.plan import StorageItem
 from provisioner.planner.spot import SpotRisk, interruption_rate, lost_hours
-from provisioner.planner.storage import Disk, checkpoint_file_bytes, disks_for, priced_disks, round_usd
+from provisioner.planner.storage import (
+    Disk,
+    checkpoint_file_bytes,
+    disks_for,
+    paid_speed,
+    priced_disks,
+    round_usd,
+    sum_of,
+)
 from provisioner.planner.work import hours_per_month, start_hours, stated_hours, work_hours
-from provisioner.units import GIB, HOURS_PER_MONTH
+from provisioner.units import GIB, HOURS_PER_MONTH, DiskSpeed
 from provisioner.vocabulary import CapacityType, Task
 
 if TYPE_CHECKING:
@@ -178,7 +188,14 @@ class Terms(NamedTuple):
 class Account:
     """An arrangement with its disks and hours; ``terms`` puts an offer's prices to them."""
 
-    def __init__(self, tariff: Tariff, arrangement: Arrangement) -> None:
+    def __init__(self, tariff: Tariff, arrangement: Arrangement, speeds: Mapping[str, DiskSpeed] | None = None) -> None:
+        """Count the disks and hours.
+
+        Args:
+            tariff: prices beside the machine's.
+            arrangement: what is bought.
+            speeds: what is bought for disks beyond what their kind includes, by the disk's kind.
+        """
         request, workload = tariff.request, tariff.request.workload
         self.tariff = tariff
         self.arrangement = arrangement
@@ -188,7 +205,10 @@ class Account:
         if run is None and (work := work_hours(workload, request.demand, speed, copies)) is not None:
             run = work + start_hours(self.files_bytes, request.engine)
         rate = speed.decode_tokens_per_s_per_replica or speed.train_tokens_per_s
-        self.disks: tuple[Disk, ...] = disks_for(request, arrangement)
+        disks = disks_for(request, arrangement)
+        self.disks: tuple[Disk, ...] = (
+            tuple(replace(disk, speed=speeds.get(disk.kind)) for disk in disks) if speeds else disks
+        )
         self.run_hours = run
         self.month_hours = hours_per_month(workload, run)
         self.tokens_per_hour = rate * copies * SECONDS_PER_HOUR if rate else None
@@ -324,7 +344,12 @@ class Account:
             price = self.tariff.disk(cloud, disk.service, region)
             if price is None:
                 return None, None, stood_in
-            amount = round_usd(disk.total_gib * price.amount_usd)
+            speed = tuple(paid_speed(self.tariff.catalog, cloud, disk, region))
+            speed_usd = sum_of(speed)
+            if speed_usd is None:
+                return None, None, stood_in
+            amount = round_usd(disk.total_gib * price.amount_usd) + speed_usd
+            stood_in = stood_in or any(part.price is not None and is_of_other_region(part.price) for part in speed)
             if disk.kind == "root":
                 root += amount
             else:

@@ -15,10 +15,11 @@ from provisioner.catalog.billing import BillingRule
 from provisioner.catalog.prices import Price, Tiers
 from provisioner.planner.account import ZERO, Account, Origin, Terms, decimal_of, is_of_other_region
 from provisioner.planner.plan import BillLine
-from provisioner.planner.storage import round_usd
+from provisioner.planner.storage import paid_speed, round_usd
 from provisioner.units import HOURS_PER_MONTH
 
 SECONDS_PER_HOUR = 3600
+SPEED_UNITS = {"iops": "IOPS-month", "mib_per_s": "MiB/s-month"}
 _PLACES = Decimal("0.000001")
 _BLOCK_STEPS_DAYS = ((14, 1), (182, 7))
 """Capacity blocks are sold by the day up to 14 days, then by the week up to 182. Source: Capacity Blocks for ML, EC2 guide."""
@@ -195,6 +196,11 @@ def _disks(origin: Origin, span: Span) -> Iterator[BillLine]:
         price = tariff.disk(offer.cloud, disk.service, offer.region)
         quantity = prorated(disk.total_gib, hours)
         yield line_of(Item(f"disk:{disk.kind}", span.per, "GiB-month", disk.service), quantity, price)
+        for part in paid_speed(tariff.catalog, offer.cloud, disk, offer.region):
+            item = Item(
+                f"disk:{disk.kind}:{part.metric}", span.per, SPEED_UNITS[part.metric], "beyond what is included"
+            )
+            yield line_of(item, prorated(part.units, hours), part.price)
 
 
 def _traffic(origin: Origin, span: Span) -> Iterator[BillLine]:

@@ -10,7 +10,8 @@ from provisioner.catalog.snapshot import Catalog
 from provisioner.planner.candidates import Arrangement
 from provisioner.planner.clusters import instances_per_copy
 from provisioner.planner.contrast import why_not
-from provisioner.planner.economics import cost_of_choice
+from provisioner.planner.disk_speed import speed_reasons, with_worthwhile_disks
+from provisioner.planner.economics import cost_of_choice, origin_of
 from provisioner.planner.explain import reasons
 from provisioner.planner.largest import largest_that_fits
 from provisioner.planner.launch import launch_argv, launch_env
@@ -60,7 +61,8 @@ def make_plan(workload: Workload, catalog: Catalog, *, provider: str | None = No
 
 def _plan(request: Request, market: Market, outcome: Outcome) -> Plan:
     catalog = market.catalog
-    best = likeliest_zones_first(catalog, outcome.candidates[0])
+    ranked = likeliest_zones_first(catalog, outcome.candidates[0])
+    best = with_worthwhile_disks(ranked)
     failover = _failover(catalog, (best, *outcome.candidates[1:]))
     arrangement = best.arrangement
     footprint = arrangement.footprint
@@ -69,14 +71,19 @@ def _plan(request: Request, market: Market, outcome: Outcome) -> Plan:
         _frame(request, market, outcome),
         verdict=str(outcome.fit),
         choice=replace(
-            _planned(catalog, best), reasons=(*reasons(request, market, outcome, best), *supply_reason(catalog, best))
+            _planned(catalog, best),
+            reasons=(
+                *reasons(request, market, outcome, ranked),
+                *speed_reasons(ranked),
+                *supply_reason(catalog, best),
+            ),
         ),
         footprint=footprint,
         largest=largest_that_fits(request.demand, replace(arrangement.layout, replicas=1), arrangement.accelerator),
         throughput=_rounded(arrangement.throughput),
         outlook=_outlook(request, arrangement),
         cost=cost_of_choice(best.terms),
-        storage=outcome.tariff.account(arrangement).items(best.offer.region),
+        storage=origin_of(best.terms).account.items(best.offer.region),
         launch_argv=launch_argv(
             request,
             arrangement.layout,
@@ -194,7 +201,7 @@ def _alternatives(request: Request, catalog: Catalog, candidates: Sequence[Candi
         Alternative(
             _planned(catalog, each),
             replace(each.arrangement.footprint, assumptions=()),
-            replace(each.bill.cost, lines=()),
+            replace(with_worthwhile_disks(each).bill.cost, lines=()),
             why_not(request, candidates[0], each),
         )
         for each in others

@@ -20,6 +20,7 @@ from provisioner.planner.plan import SCHEMA, Alternative, Plan, PlannedOffer, Re
 from provisioner.sizing.footprint import Assumption, Footprint, MemoryTerms
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.throughput import Throughput
+from provisioner.units import DiskSpeed
 from provisioner.vocabulary import Sharding
 
 if TYPE_CHECKING:
@@ -274,6 +275,7 @@ def _read_rejection(document: Mapping[str, Any]) -> Rejection:
 
 
 def _storage_document(item: StorageItem) -> Document:
+    speed = {"iops": item.speed.iops, "throughput_mib_per_s": item.speed.mib_per_s} if item.speed else {}
     return {
         "name": item.name,
         "kind": item.kind,
@@ -281,6 +283,7 @@ def _storage_document(item: StorageItem) -> Document:
         "service": item.service,
         "usd_per_month": money(item.usd_per_month),
         "count": item.count,
+        **speed,
     }
 
 
@@ -292,6 +295,9 @@ def _read_storage(document: Mapping[str, Any]) -> StorageItem:
         service=document["service"],
         usd_per_month=read_money(document["usd_per_month"]),
         count=_count(document.get("count", 1)),
+        speed=DiskSpeed(_count(document["iops"]), _count(document["throughput_mib_per_s"]))
+        if "iops" in document
+        else None,
     )
 
 

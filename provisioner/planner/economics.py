@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from provisioner.catalog.offers import Lot
 from provisioner.errors import InternalBug
-from provisioner.planner.account import ZERO, Account, Terms, decimal_of
+from provisioner.planner.account import ZERO, Account, Origin, Terms, decimal_of
 from provisioner.planner.bill_lines import bill_lines, month_of, run_of
 from provisioner.planner.commitments import commitment_of, committed_rates
 from provisioner.planner.plan import BillLine, Cost, SpotEconomics
@@ -30,15 +30,24 @@ class Bill(NamedTuple):
     saved_by_spot_usd: Decimal | None = None
 
 
-def bill_of(terms: Terms) -> Bill:
-    """The bill that terms add up to; a sum with an unknown term is unknown.
+def origin_of(terms: Terms) -> Origin:
+    """Whose terms they are.
 
     Raises:
         InternalBug: the terms are of no account.
     """
     if terms.origin is None:
         raise InternalBug("a bill is asked for of terms that no account made")
-    origin, ends = terms.origin, math.isfinite(terms.known_stretch)
+    return terms.origin
+
+
+def bill_of(terms: Terms) -> Bill:
+    """The bill that terms add up to; a sum with an unknown term is unknown.
+
+    Raises:
+        InternalBug: the terms are of no account.
+    """
+    origin, ends = origin_of(terms), math.isfinite(terms.known_stretch)
     account, offer = origin.account, origin.offer
     billed = terms if ends else terms._replace(stretch=1.0)
     rule = account.tariff.catalog.billing_rule(offer.cloud, offer.capacity_type)

@@ -10,6 +10,7 @@ from provisioner.records import record
 from provisioner.sizing.footprint import Footprint
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.throughput import Throughput
+from provisioner.units import DiskSpeed
 
 if TYPE_CHECKING:
     from provisioner.sizing.outlook import Outlook
@@ -66,7 +67,8 @@ class BillLine:
     """One item of a month's or a run's bill: ``quantity`` of ``unit`` at ``unit_price_usd`` makes ``amount_usd``."""
 
     item: str
-    """``compute``, ``rework``, ``public-address``, ``nat-gateway``, ``disk:<name>``, ``egress``, ``nat-processing`` or
+    """``compute``, ``rework``, ``public-address``, ``nat-gateway``, ``disk:<name>``, ``disk:<name>:iops``,
+    ``disk:<name>:mib_per_s``, ``egress``, ``nat-processing`` or
     ``weights-transfer``."""
     per: str
     """``month`` or ``run``."""
@@ -179,6 +181,8 @@ class StorageItem:
     service: str | None
     usd_per_month: Decimal | None
     count: int = 1
+    speed: DiskSpeed | None = None
+    """Bought beyond what the kind of disk includes; ``None``: nothing is. Its price is in ``usd_per_month``."""
 
 
 @record(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from functools import cached_property
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from provisioner.planner.plan import StorageItem
 from provisioner.planner.request import Request
 from provisioner.records import record
 from provisioner.sizing.demand import DiffusionTrainingDemand, TrainingDemand
-from provisioner.units import GIB
+from provisioner.units import GIB, DiskSpeed
 from provisioner.vocabulary import Optimizer, TrainingMethod, TrainingPrecision, WeightFormat
 
 ROOT_BASE_BYTES = 50 * GIB
@@ -67,6 +68,8 @@ class Disk:
     size_bytes: int
     count: int
     service: str | None
+    speed: DiskSpeed | None = None
+    """Bought beyond what the service includes; ``None``: nothing is."""
 
     @cached_property
     def total_gib(self) -> Decimal:
@@ -174,24 +177,61 @@ def checkpoint_bytes(request: Request, arrangement: Arrangement) -> float:
     return request.shape.params_total * (weights + MOMENT_BYTES[demand.optimizer])
 
 
+class PaidSpeed(NamedTuple):
+    """Units a month of ``iops`` or ``mib_per_s`` that all disks of a kind have beyond what is included."""
+
+    metric: str
+    units: Decimal
+    price: Price | None
+
+
+def paid_speed(catalog: Catalog, cloud: str, disk: Disk, region: str) -> Iterator[PaidSpeed]:
+    """What a disk's speed is billed as, tier by tier; a price that is not known is ``None``."""
+    if disk.speed is None or disk.service is None:
+        return
+    for metric, wanted in (("iops", disk.speed.iops), ("mib_per_s", disk.speed.mib_per_s)):
+        tiers = catalog.services.performance_tiers(cloud, disk.service, metric, region)
+        if not tiers:
+            yield PaidSpeed(metric, Decimal(wanted * disk.count), None)
+        for tier in tiers:
+            upper = wanted if tier.to_units is None else min(Decimal(wanted), tier.to_units)
+            if tier.price.amount_usd and upper > tier.from_units:
+                yield PaidSpeed(metric, (upper - tier.from_units) * disk.count, tier.price)
+
+
 def priced_disks(
     catalog: Catalog, instance: InstanceType, region: str, disks: tuple[Disk, ...]
 ) -> tuple[StorageItem, ...]:
     """The disks with their price a month in a region; local disks are in the price of the instance."""
-    return tuple(_priced(disk, disk_price(catalog, instance.cloud, disk, region)) for disk in disks)
+    return tuple(
+        StorageItem(
+            disk.kind,
+            disk.kind,
+            disk.size_bytes,
+            disk.service,
+            Decimal(0) if disk.kind == "local" else month_usd(catalog, instance.cloud, disk, region),
+            disk.count,
+            disk.speed,
+        )
+        for disk in disks
+    )
 
 
-def disk_price(catalog: Catalog, cloud: str, disk: Disk, region: str) -> Price | None:
-    """The price of a disk's service per GiB-month."""
-    return catalog.storage_price(cloud, disk.service, region) if disk.service else None
+def month_usd(catalog: Catalog, cloud: str, disk: Disk, region: str) -> Decimal | None:
+    """USD a month of a disk's size and speed; ``None`` where a part of the price is unknown."""
+    price = catalog.storage_price(cloud, disk.service, region) if disk.service else None
+    speed = sum_of(paid_speed(catalog, cloud, disk, region))
+    return None if price is None or speed is None else round_usd(disk.total_gib * price.amount_usd) + speed
 
 
-def _priced(disk: Disk, price: Price | None) -> StorageItem:
-    if disk.kind == "local":
-        usd: Decimal | None = Decimal(0)
-    else:
-        usd = round_usd(disk.total_gib * price.amount_usd) if price else None
-    return StorageItem(disk.kind, disk.kind, disk.size_bytes, disk.service, usd, disk.count)
+def sum_of(parts: Iterable[PaidSpeed]) -> Decimal | None:
+    """USD a month of all parts; ``None`` where a price is unknown."""
+    total = Decimal(0)
+    for part in parts:
+        if part.price is None:
+            return None
+        total += round_usd(part.units * part.price.amount_usd)
+    return total
 
 
 def round_usd(amount: Decimal) -> Decimal:

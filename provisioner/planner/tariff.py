@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import cached_property
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from provisioner.planner.candidates import Arrangement
 from provisioner.planner.request import Request
 from provisioner.planner.storage import SHARED_SERVICE, Disk
 from provisioner.planner.transfer import Bucket, Way, bucket_of, way_to
-from provisioner.units import GIB
+from provisioner.units import GIB, DiskSpeed
 
 NAT_VMS_MAX = 32
 """Google Cloud bills a NAT gateway by the VMs that use it, up to so many. Source: Cloud NAT pricing page."""
@@ -101,6 +101,6 @@ class Tariff:
         known = (self.disk(cloud, name, REFERENCE_REGIONS[cloud]) for cloud, name in SHARED_SERVICE.items())
         return max((price.amount_usd for price in known if price is not None), default=Decimal(0))
 
-    def account(self, arrangement: Arrangement) -> Account:
-        """What an arrangement costs wherever it is bought."""
-        return Account(self, arrangement)
+    def account(self, arrangement: Arrangement, speeds: Mapping[str, DiskSpeed] | None = None) -> Account:
+        """What an arrangement costs wherever it is bought; ``speeds`` are those bought for its disks, by kind."""
+        return Account(self, arrangement, speeds)

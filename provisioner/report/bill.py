@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from provisioner.planner.plan import BillLine, CommittedRate, Cost, Plan
+from provisioner.planner.plan import BillLine, CommittedRate, Cost, Plan, StorageItem
 from provisioner.report.section import UNKNOWN, Section, usd
 from provisioner.sizing.start_up import LONGEST_IDLE_S, idle_after_s
 from provisioner.units import decimal_string, format_gib, format_usd, parse_duration
@@ -157,12 +157,19 @@ def storage_section(plan: Plan) -> Section:
         (
             item.name if item.count == 1 else f"{item.name} x {item.count}",
             format_gib(item.size_bytes),
-            item.service or "in the instance",
+            _service(item),
             usd(item.usd_per_month),
         )
         for item in plan.storage
     )
     return Section("Disks", ("disk", "size", "service", "a month"), rows, frozenset({1, 3}))
+
+
+def _service(item: StorageItem) -> str:
+    """The kind of disk, with the speed that is bought for it."""
+    if item.speed is None:
+        return item.service or "in the instance"
+    return f"{item.service}, {item.speed.iops} IOPS, {item.speed.mib_per_s} MiB/s"
 
 
 def spoken_total(cost: Cost) -> str:
