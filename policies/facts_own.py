@@ -39,7 +39,7 @@ def instance_subjects(inputs: Value, holder: Holder, placer: Placer) -> list[Sub
 
     def locate(key: str) -> Position:
         path = steps(key)
-        own = path and path[0] in ("offers", "rootVolume", "volumes", "tags")
+        own = path and path[0] in ("offers", "rootVolume", "rootSpeed", "volumes", "tags")
         return holder.locate(path if own else ("workload", *path))
 
     document = UNKNOWN if inputs.is_unknown else inputs.child("workload").value

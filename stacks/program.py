@@ -13,7 +13,9 @@ from provisioner import tags
 from provisioner.errors import NothingFits, UsageError
 from provisioner.planner.machine_facts import node_document, predicted_lifetime
 from provisioner.planner.plan import Plan, PlannedOffer
+from provisioner.units import DiskSpeed
 from provisioner.workload.spec import Workload
+from stacks.provider.inputs import read_speed, speed_document
 from stacks.state import GPU_INSTANCE, LAUNCH, VOLUME, StackState
 
 LAUNCH_NAME = "launch"
@@ -29,6 +31,8 @@ class Disk:
 
     name: str
     size_bytes: int
+    speed: DiskSpeed | None = None
+    """Bought for it; ``None``: what its kind includes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class ProgramInputs:
     offers: tuple[Mapping[str, Any], ...]
     """In the order in which they are tried."""
     root_bytes: int | None = None
+    root_speed: DiskSpeed | None = None
     disks: tuple[Disk, ...] = ()
     tags: Mapping[str, str] | None = None
     wait: str | None = None
@@ -71,18 +76,44 @@ def inputs_of_plan(
         )
     candidates = (plan.choice, *plan.failover)
     offers = {offer.key: offer_inputs(offer) for offer in candidates if offer.instances == 1}
-    root = next((item.size_bytes for item in plan.storage if item.kind == "root"), None)
-    disks = tuple(Disk(item.name, item.size_bytes) for item in plan.storage if item.kind in DISK_KINDS)
+    root = next((item for item in plan.storage if item.kind == "root"), None)
+    made = _made_for(workload, plan.choice, state)
+    speeds = {item.name: item.speed for item in plan.storage} if made is None else _speeds_of(made)
+    disks = tuple(
+        Disk(item.name, item.size_bytes, speeds.get(item.name)) for item in plan.storage if item.kind in DISK_KINDS
+    )
     own_tags = {str(key): str(value) for key, value in workload.tags.items()}
     return ProgramInputs(
         workload=bounded_document(workload, plan, state),
         offers=tuple(offers.values()),
-        root_bytes=root,
+        root_bytes=None if root is None else root.size_bytes,
+        root_speed=None if root is None else speeds.get(root.name),
         disks=disks,
         tags=own_tags | {tags.SPEC_DIGEST: workload.digest},
         wait=wait,
         node=node_document(plan, offers),
     )
+
+
+def _made_for(workload: Workload, choice: PlannedOffer, state: StackState | None) -> Mapping[str, Any] | None:
+    """Inputs of a machine that was made for this very spec on this instance type; ``None`` where there is none.
+
+    What pays for a disk depends on the price of the day and of the offer where the machine landed. Its disks keep the speeds that
+    they were made with, so that a second ``up`` changes nothing.
+    """
+    if state is None or state.instance is None:
+        return None
+    inputs, outputs = state.instance.inputs, state.outputs
+    is_same = (inputs.get("tags") or {}).get(tags.SPEC_DIGEST) == workload.digest
+    return inputs if is_same and outputs.get("instanceType") == choice.instance_type else None
+
+
+def _speeds_of(inputs: Mapping[str, Any]) -> dict[str, DiskSpeed | None]:
+    """Speeds of a machine's disks by name; the root disk is ``root``."""
+    named = {"root": inputs.get("rootSpeed")} | {
+        disk["name"]: disk.get("speed") for disk in inputs.get("volumes") or ()
+    }
+    return {name: read_speed(speed) if speed else None for name, speed in named.items()}
 
 
 def bounded_document(workload: Workload, plan: Plan, state: StackState | None) -> dict[str, Any]:
@@ -132,6 +163,7 @@ def make_program(inputs: ProgramInputs) -> Callable[[], None]:
                     "size": disk.size_bytes,
                     "offers": list(inputs.offers),
                     "workload": inputs.workload,
+                    **_speed(disk.speed, "speed"),
                 },
             )
             for disk in inputs.disks
@@ -139,7 +171,11 @@ def make_program(inputs: ProgramInputs) -> Callable[[], None]:
         machine: dict[str, Any] = {
             **common,
             "launch": {fact: _output(launch, fact) for fact in _LAUNCH_FACTS},
-            "volumes": [{"name": _output(disk, "name"), "size": _output(disk, "size")} for disk in disks],
+            "volumes": [
+                {"name": _output(made, "name"), "size": _output(made, "size"), **_speed(disk.speed, "speed")}
+                for made, disk in zip(disks, inputs.disks, strict=True)
+            ],
+            **_speed(inputs.root_speed, "rootSpeed"),
             "tags": dict(inputs.tags or {}),
             "power": "running",
         }
@@ -149,6 +185,12 @@ def make_program(inputs: ProgramInputs) -> Callable[[], None]:
         CustomResource(GPU_INSTANCE, INSTANCE_NAME, machine)
 
     return program
+
+
+def _speed(speed: DiskSpeed | None, name: str) -> dict[str, Any]:
+    """A disk's speed as an input; absent for what is included, since Pulumi tells absent from null."""
+    document = speed_document(speed)
+    return {} if document is None else {name: document}
 
 
 def _output(resource: Any, name: str) -> Any:

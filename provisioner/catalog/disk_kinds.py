@@ -54,6 +54,8 @@ class DiskKind:
 
 KINDS = {GP3: DiskKind(DiskSpeed(3000, 125), DiskSpeed(80_000, 2000), iops_per_gib=500, iops_per_mib_per_s=4)}
 """Service of the catalog -> its limits."""
+INCLUDED_SPEED = KINDS[GP3].included
+"""What a disk goes back to whose speed is taken out again."""
 
 
 @record(frozen=True, slots=True)

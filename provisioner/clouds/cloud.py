@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from provisioner.errors import GpuprovError
+from provisioner.units import DiskSpeed
 from provisioner.vocabulary import CapacityType
 
 
@@ -87,6 +88,8 @@ class InstanceRequest:
     """Shutdown from inside stops (``True``) or terminates (``False``) the machine."""
     spot_usd_per_hour_max: str | None = None
     """Most that a spot machine may come to cost an hour; ``None``: what the market allows, at most on-demand."""
+    root_speed: DiskSpeed | None = None
+    """What is bought for the root disk; ``None``: what its kind includes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,8 @@ class VolumeRequest:
     size_bytes: int
     tags: Mapping[str, str]
     cloud: str
+    speed: DiskSpeed | None = None
+    """What is bought for it; ``None``: what its kind includes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +141,8 @@ class Volume:
     created_at: datetime
     attached_to: str | None = None
     state: str = "available"
+    speed: DiskSpeed | None = None
+    """What it is made to do, bought or included; ``None`` where its kind is not made to do anything, or that does not show."""
 
 
 AGE_UNKNOWN = "age_unknown"
@@ -282,8 +289,14 @@ class Cloud(Protocol):
         """Attach a disk of the machine's zone; attached to this machine already is fine."""
         ...
 
-    def grow_volume(self, placement: Placement, volume_id: str, size_bytes: int) -> Volume:
-        """Make a disk larger in place. ``Rejected`` for a smaller size."""
+    def grow_volume(
+        self, placement: Placement, volume_id: str, size_bytes: int, speed: DiskSpeed | None = None
+    ) -> Volume:
+        """Make a disk larger in place, and give it a speed (``None`` leaves the one it has). ``Rejected`` for a smaller size."""
+        ...
+
+    def set_root_speed(self, placement: Placement, instance_id: str, speed: DiskSpeed) -> None:
+        """Give the root disk of a machine a speed, in place; the one it has is fine."""
         ...
 
     def delete_volume(self, placement: Placement, volume_id: str) -> None:

@@ -85,8 +85,9 @@ class Disks:
                 f"data disk {disk.name} ({disk.id}) is in {disk.zone}, the machine in {place.zone}",
                 remedy=move_steps(disk.id, str(place.zone)),
             )
-        if disk.size_bytes < wanted.size_bytes:
-            disk = self.cloud.grow_volume(place, disk.id, wanted.size_bytes)
+        speed = wanted.speed_in(disk.cloud)
+        if disk.size_bytes < wanted.size_bytes or speed not in (None, disk.speed):
+            disk = self.cloud.grow_volume(place, disk.id, max(disk.size_bytes, wanted.size_bytes), speed)
         if self._free(disk, slot, instance) != instance.id:
             self.cloud.attach_volume(place, instance.id, disk.id)
         return disk
@@ -262,6 +263,7 @@ def _request(
         size_bytes=wanted.size_bytes,
         tags=volume_tags(slot, inputs.workload, round_number + 1, inputs.launch.owner, inputs.tags),
         cloud=place.cloud,
+        speed=wanted.speed_in(place.cloud),
     )
 
 

@@ -31,7 +31,7 @@ from provisioner.vocabulary import CapacityType
 from stacks.failures import Attempt
 from stacks.provider import node
 from stacks.provider.identity import Slot, object_tags
-from stacks.provider.inputs import InstanceInputs, LaunchFacts, Wait
+from stacks.provider.inputs import SPEED_CLOUDS, InstanceInputs, LaunchFacts, Wait
 from stacks.provider.journal import Journal, Note, Stage
 from stacks.provider.lifeline import Lifeline
 from stacks.provider.lifetime import part
@@ -313,6 +313,7 @@ class Failover:
             placement=offer,
             image=image,
             root_volume_bytes=self.inputs.root_volume_bytes,
+            root_speed=self.inputs.root_speed if offer.cloud in SPEED_CLOUDS else None,
             tags=object_tags(
                 self.slot,
                 self.inputs.workload,

@@ -7,8 +7,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from provisioner.catalog.disk_kinds import INCLUDED_SPEED
 from provisioner.clouds.cloud import Instance, InstanceState
 from provisioner.errors import CapacityError, GpuprovError, NotFound, QuotaError
+from provisioner.units import DiskSpeed
 from provisioner.vocabulary import CapacityType
 from stacks import failures
 from stacks.failures import Attempt
@@ -26,6 +28,7 @@ from stacks.provider.inputs import (
     read_offers,
     read_power,
     read_size,
+    read_speed,
     read_tags,
     read_volumes,
     read_wait,
@@ -55,6 +58,7 @@ _READERS = {
     "workload": read_mapping,
     "offers": read_offers,
     "rootVolume": read_size,
+    "rootSpeed": read_speed,
     "volumes": read_volumes,
     "tags": read_tags,
     "power": read_power,
@@ -163,7 +167,16 @@ class GpuInstances:
                     )
             except GpuprovError as error:
                 raise ProviderFailure(error) from error
-            upkeep = Upkeep(self.session, slot, inputs, walk, instance, list(state.volume_ids))
+            moved = inputs.root_speed != _root_speed(before)
+            upkeep = Upkeep(
+                self.session,
+                slot,
+                inputs,
+                walk,
+                instance,
+                list(state.volume_ids),
+                (inputs.root_speed or INCLUDED_SPEED) if moved else None,
+            )
             after = self._keep_up(upkeep, news, instance_diff.expiry_after(before, inputs.workload, state))
         return self._outputs(after, news)
 
@@ -294,6 +307,11 @@ def _given(values: Mapping[str, Any]) -> Given:
 def _later(before: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
     was, now = before.get("workload"), values.get("workload")
     return later(was, now) if isinstance(was, Mapping) and isinstance(now, Mapping) else []
+
+
+def _root_speed(outputs: Mapping[str, Any]) -> DiskSpeed | None:
+    """What was bought for the root disk, as the state has it."""
+    return at("rootSpeed", outputs, read_speed) if outputs.get("rootSpeed") else None
 
 
 def _names(volumes: Any) -> list[Any]:

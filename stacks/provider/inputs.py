@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from provisioner import tags
 from provisioner.clouds.cloud import Placement
 from provisioner.errors import UsageError
-from provisioner.units import GIB, parse_bytes
+from provisioner.units import GIB, DiskSpeed, parse_bytes
 from provisioner.vocabulary import CapacityType
 from stacks.provider.identity import OVERRIDABLE
 from stacks.provider.values import has_unknown
@@ -21,6 +21,8 @@ T = TypeVar("T")
 ROOT_VOLUME_BYTES = 100 * GIB
 """Where none is stated: a deep learning image takes about half, container layers the rest."""
 UNKNOWN_OWNER = "unknown"
+SPEED_CLOUDS = ("aws",)
+"""Clouds whose default disk has IOPS and throughput to choose (gp3); the plan chooses them for no other."""
 _SIZE_BYTES_MAX = 2**53
 """Larger numbers lose digits on their way through the engine (they travel as doubles)."""
 _TAGS_MAX = 40
@@ -61,6 +63,12 @@ class WantedVolume:
 
     name: str
     size_bytes: int
+    speed: DiskSpeed | None = None
+    """Bought for it where its cloud's disks have a speed to choose; ``None``: what they include."""
+
+    def speed_in(self, cloud: str) -> DiskSpeed | None:
+        """What is bought for it on a cloud."""
+        return self.speed if cloud in SPEED_CLOUDS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,8 @@ class InstanceInputs:
     workload: Mapping[str, Any]
     offers: tuple[Placement, ...]
     root_volume_bytes: int
+    root_speed: DiskSpeed | None = None
+    """Bought for the root disk where the cloud's disks have a speed to choose; ``None``: what they include."""
     volumes: tuple[WantedVolume, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     power: Power = Power.RUNNING
@@ -90,6 +100,7 @@ class InstanceInputs:
             workload=at("workload", values, read_mapping),
             offers=at("offers", values, read_offers),
             root_volume_bytes=root_volume(values),
+            root_speed=at("rootSpeed", values, read_speed) if values.get("rootSpeed") else None,
             volumes=at("volumes", values, read_volumes) if values.get("volumes") else (),
             tags=at("tags", values, read_tags) if values.get("tags") else {},
             power=at("power", values, read_power) if "power" in values else Power.RUNNING,
@@ -193,6 +204,25 @@ def root_volume(values: Mapping[str, Any]) -> int:
     return at("rootVolume", values, read_size) if values.get("rootVolume") is not None else ROOT_VOLUME_BYTES
 
 
+def read_speed(value: Any) -> DiskSpeed:
+    """IOPS and MiB/s of a disk; raises ``ValueError``."""
+    speed = read_mapping(value)
+    found = []
+    for key in ("iops", "throughput"):
+        number = speed.get(key)
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or number < 1 or number != int(number):
+            raise ValueError(f"needs {key}, a whole number")
+        found.append(int(number))
+    if len(speed) != len(found):
+        raise ValueError("has iops and throughput (MiB/s), and nothing else")
+    return DiskSpeed(*found)
+
+
+def speed_document(speed: DiskSpeed | None) -> dict[str, int] | None:
+    """A speed as it stands among inputs and outputs."""
+    return None if speed is None else {"iops": speed.iops, "throughput": speed.mib_per_s}
+
+
 def read_volumes(value: Any) -> tuple[WantedVolume, ...]:
     """The data disks; raises ``ValueError`` for a wrong one or two of one name."""
     if not isinstance(value, (list, tuple)):
@@ -201,7 +231,8 @@ def read_volumes(value: Any) -> tuple[WantedVolume, ...]:
     for index, entry in enumerate(value):
         if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str) or entry.get("size") is None:
             raise ValueError(f"disk {index} lacks name or size: give it those outputs of a gpuprov:index:Volume")
-        volumes.append(WantedVolume(entry["name"], read_size(entry["size"])))
+        speed = read_speed(entry["speed"]) if entry.get("speed") else None
+        volumes.append(WantedVolume(entry["name"], read_size(entry["size"]), speed))
     if len({volume.name for volume in volumes}) < len(volumes):
         raise ValueError("two disks have the same name")
     return tuple(volumes)

@@ -179,7 +179,7 @@ def _changes_in_place(
     volumes: tuple[WantedVolume, ...],
 ) -> dict[str, bool]:
     changed: dict[str, bool] = {}
-    for key in ("workload", "tags", "volumes"):
+    for key in ("workload", "tags", "volumes", "rootSpeed"):
         if has_unknown(news.get(key)) or (news.get(key) or None) != (olds.get(key) or None):
             changed[key] = False
     if is_over(state.power):

@@ -14,7 +14,7 @@ from provisioner.vocabulary import CapacityType
 from stacks.failures import Attempt
 from stacks.provider.machine import generation_of
 
-ECHOED = ("workload", "rootVolume", "volumes", "tags")
+ECHOED = ("workload", "rootVolume", "rootSpeed", "volumes", "tags")
 """Inputs that the outputs repeat, so that a difference shows as drift. The others change without touching a live machine."""
 OUTPUTS = (
     "provider",

@@ -23,6 +23,7 @@ from provisioner.clouds.cloud import (
     VolumeRequest,
 )
 from provisioner.errors import Ambiguous, CredentialsError, GpuprovError, Throttled
+from provisioner.units import DiskSpeed
 from stacks.clouds import list_within
 from stacks.provider.lifeline import Lifeline
 
@@ -106,9 +107,15 @@ class PatientCloud(Cloud):
         """As the protocol says."""
         self._ask(lambda: self.cloud.attach_volume(placement, instance_id, volume_id))
 
-    def grow_volume(self, placement: Placement, volume_id: str, size_bytes: int) -> Volume:
+    def grow_volume(
+        self, placement: Placement, volume_id: str, size_bytes: int, speed: DiskSpeed | None = None
+    ) -> Volume:
         """As the protocol says; refused once the engine is gone."""
-        return self._ask(lambda: self.cloud.grow_volume(placement, volume_id, size_bytes), makes=True)
+        return self._ask(lambda: self.cloud.grow_volume(placement, volume_id, size_bytes, speed), makes=True)
+
+    def set_root_speed(self, placement: Placement, instance_id: str, speed: DiskSpeed) -> None:
+        """See ``Cloud.set_root_speed``."""
+        self._ask(lambda: self.cloud.set_root_speed(placement, instance_id, speed), makes=True)
 
     def delete_volume(self, placement: Placement, volume_id: str) -> None:
         """As the protocol says."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from provisioner import tags
 from provisioner.clouds.cloud import Instance, InstanceState
 from provisioner.errors import CapacityError, CloudError, QuotaError
+from provisioner.units import DiskSpeed
 from stacks.provider import lifetime, node
 from stacks.provider.failover import Failover
 from stacks.provider.identity import Slot, object_tags
-from stacks.provider.inputs import InstanceInputs, Power
+from stacks.provider.inputs import SPEED_CLOUDS, InstanceInputs, Power
 from stacks.provider.machine import generation_of
 from stacks.provider.machine_state import Group, MachineState
 from stacks.provider.session import Session
@@ -26,6 +27,8 @@ class Upkeep:
     walk: Failover
     instance: Instance
     volume_ids: list[str] = field(default_factory=list)
+    root_speed: DiskSpeed | None = None
+    """What the root disk is given now; ``None`` leaves the one it was made with."""
 
     @property
     def state(self) -> MachineState:
@@ -60,6 +63,7 @@ class Upkeep:
         if self.inputs.power is Power.RUNNING:
             self._start()
         self._attach_disks()
+        self._set_root_speed()
         if self.inputs.power is Power.STOPPED:
             self._stop()
 
@@ -134,6 +138,11 @@ class Upkeep:
         for wanted in self.inputs.volumes:
             disk = self.session.disks.ensure(self.slot, self.inputs, wanted, self.instance)
             self.volume_ids.append(disk.id)
+
+    def _set_root_speed(self) -> None:
+        """Bring the root disk of a machine that was made with another speed to the one of the inputs."""
+        if self.root_speed is not None and self.instance.placement.cloud in SPEED_CLOUDS:
+            self.session.cloud.set_root_speed(self.instance.placement, self.instance.id, self.root_speed)
 
     def _stop(self) -> None:
         machine = self.instance

@@ -6,17 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from provisioner.catalog.disk_kinds import INCLUDED_SPEED
 from provisioner.clouds.cloud import Placement, Volume
 from provisioner.errors import Rejected, UsageError
+from provisioner.units import DiskSpeed
 from provisioner.vocabulary import CapacityType
 from stacks.provider.disks import placement_of, refuse_to_shrink
 from stacks.provider.identity import Slot
-from stacks.provider.inputs import at, read_mapping, read_offers, read_size
+from stacks.provider.inputs import (
+    SPEED_CLOUDS,
+    at,
+    read_mapping,
+    read_offers,
+    read_size,
+    read_speed,
+    speed_document,
+)
 from stacks.provider.inputs import failures as wrong_inputs
 from stacks.provider.session import Checked, Created, Difference, Found, Session, cloud_settings, echo, settings_output
 from stacks.provider.values import Properties, has_unknown, plain_map, replaced, wrap_map
 
-_ECHOED = ("stackId", "name", "size", "offers")
+_ECHOED = ("stackId", "name", "size", "offers", "speed")
 
 
 def _read_text(value: Any) -> str:
@@ -29,6 +39,7 @@ _READERS = {
     "stackId": _read_text,
     "name": _read_text,
     "size": read_size,
+    "speed": read_speed,
     "offers": read_offers,
     "workload": read_mapping,
 }
@@ -75,6 +86,8 @@ class Volumes:
             raise refuse_to_shrink(before["name"], before["size"], known["size"])
         elif known["size"] > before["size"] or known["size"] > before.get("diskSize", known["size"]):
             changed["size"] = False
+        if not has_unknown(values.get("speed")) and _speed(known) != _speed(before):
+            changed["speed"] = False
         if "offers" in known and self._must_look(before, known):
             changed["offers"] = False
         if "workload" in known and self._settings(known) != before.get("cloudSettings"):
@@ -96,12 +109,16 @@ class Volumes:
         return {**olds, **echo(news, _ECHOED)}
 
     def update(self, urn: str, olds: Properties, news: Properties) -> Properties:
-        """Grow the disk if it exists; note where it is."""
+        """Grow the disk and give it its speed, if it exists; note where it is."""
         before, values = plain_map(olds), plain_map(news)
         disk = self._find(urn, before, values)
         size_bytes = at("size", values, read_size)
-        if disk is not None and disk.size_bytes < size_bytes:
-            disk = self.session.cloud.grow_volume(placement_of(disk), disk.id, size_bytes)
+        if disk is not None:
+            bought = _speed(values) or (INCLUDED_SPEED if before.get("speed") else None)
+            speed = bought if disk.cloud in SPEED_CLOUDS else None
+            if disk.size_bytes < size_bytes or speed not in (None, disk.speed):
+                size_bytes = max(size_bytes, disk.size_bytes)
+                disk = self.session.cloud.grow_volume(placement_of(disk), disk.id, size_bytes, speed)
         return self._outputs(news, disk)
 
     def read(self, urn: str, resource_id: str, olds: Properties, inputs: Properties) -> Found:
@@ -156,14 +173,22 @@ class Volumes:
         if disk is None:
             return outputs
         # Not what it is attached to: that changes with every machine and would show as drift.
-        binding = {
+        binding: dict[str, Any] = {
             "volumeId": disk.id,
             "cloud": disk.cloud,
             "region": disk.region,
             "zone": disk.zone,
             "diskSize": disk.size_bytes,
         }
+        if disk.speed is not None and (inputs.get("speed") is not None or disk.speed != INCLUDED_SPEED):
+            binding["speed"] = speed_document(disk.speed)
         return outputs | wrap_map(binding)
+
+
+def _speed(values: Mapping[str, Any]) -> DiskSpeed | None:
+    """What a disk is made to do beyond what is included, of inputs or outputs."""
+    speed = at("speed", values, read_speed) if values.get("speed") else None
+    return None if speed == INCLUDED_SPEED else speed
 
 
 def _bound(values: Mapping[str, Any]) -> Placement | None:

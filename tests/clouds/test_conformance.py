@@ -9,7 +9,8 @@ import pytest
 
 from provisioner.clouds.cloud import InstanceState
 from provisioner.errors import NotFound, Rejected, TokenMismatch, TokenSpent
-from provisioner.units import GIB
+from provisioner.units import GIB, DiskSpeed
+from tests.clouds.conftest import tags
 
 
 def test_create_gives_a_machine_with_its_tags_and_place(rig):
@@ -232,6 +233,32 @@ def test_a_volume_only_grows(rig):
     with pytest.raises(Rejected, match="shrink"):
         rig.cloud.grow_volume(rig.here, volume.id, 500 * GIB)
     assert rig.cloud.find_volumes({}, [rig.here])[0].size_bytes == 600 * GIB
+
+
+def test_speeds_are_made_shown_and_changed_in_place(rig):
+    """Of gp3 alone: the sandbox's Google disks have none to choose, show none, and refuse one."""
+    if rig.here.cloud != "aws":
+        assert rig.cloud.create_volume(rig.volume()).speed is None
+        with pytest.raises(Rejected):
+            rig.cloud.create_volume(rig.volume("volume-2", speed=DiskSpeed(4000, 250)))
+        return
+    made = rig.cloud.create_volume(rig.volume(speed=DiskSpeed(4000, 250)))
+    rig.wait()
+    assert made.speed == DiskSpeed(4000, 250)
+    assert rig.cloud.create_volume(rig.volume(speed=DiskSpeed(4000, 250))).id == made.id
+    (shown,) = rig.cloud.find_volumes(tags(resource="data"), [rig.here])
+    assert shown.speed == DiskSpeed(4000, 250)
+    assert rig.cloud.grow_volume(rig.here, made.id, 600 * GIB).speed == DiskSpeed(4000, 250)
+    faster = rig.cloud.grow_volume(rig.here, made.id, 700 * GIB, DiskSpeed(8000, 2000))
+    assert (faster.size_bytes, faster.speed) == (700 * GIB, DiskSpeed(8000, 2000))
+    (shown,) = rig.cloud.find_volumes(tags(resource="data"), [rig.here])
+    assert (shown.size_bytes, shown.speed) == (700 * GIB, DiskSpeed(8000, 2000))
+    plain = rig.cloud.create_volume(rig.volume("volume-2", tags=tags(resource="plain")))
+    assert plain.speed == DiskSpeed(3000, 125)
+    machine = rig.cloud.create_instance(rig.request(root_speed=DiskSpeed(3000, 500)))
+    rig.wait()
+    for speed in (DiskSpeed(3000, 500), DiskSpeed(6000, 1000), DiskSpeed(6000, 1000), DiskSpeed(3000, 125)):
+        rig.cloud.set_root_speed(rig.here, machine.id, speed)
 
 
 def test_a_security_group_is_one_per_tags_and_kept_while_used(rig):

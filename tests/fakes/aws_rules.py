@@ -48,6 +48,8 @@ class Rules:
     visibility_s: float = 0.0
     boot_s: float = 0.0
     ending_s: float = 0.0
+    modifying_s: float = 0.0
+    """How long a change of a disk takes, in which no other is accepted."""
     spot_requests: dict[str, dict[str, Any]] = field(default_factory=dict)
     relaunched: list[str] = field(default_factory=list)
     """Persistent spot requests that started another machine because nobody had cancelled them."""

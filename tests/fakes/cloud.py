@@ -25,6 +25,7 @@ from provisioner.clouds.cloud import (
 )
 from provisioner.errors import CapacityError, GpuprovError, NotFound, QuotaError, Rejected, TokenMismatch, TokenSpent
 from provisioner.tags import PREFIX
+from provisioner.units import DiskSpeed
 from provisioner.vocabulary import CapacityType
 from stacks.provider.lifeline import Lifeline
 
@@ -32,6 +33,7 @@ T = TypeVar("T")
 MAKERS = ("create_instance", "create_volume", "ensure_security_group")
 MACHINE_USD_PER_HOUR = "0.8048"
 DISK_USD_PER_HOUR = "0.05"
+INCLUDED = DiskSpeed(3000, 125)
 ADDRESS_USD_PER_HOUR = "0.005"
 
 
@@ -118,6 +120,8 @@ class FakeCloud(Cloud):
     groups: dict[str, tuple[Placement, dict[str, str], tuple[object, ...]]] = field(default_factory=dict)
     user_data: dict[str, str] = field(default_factory=dict)
     """Of machines that were told another start since they were made."""
+    root_speeds: dict[str, DiskSpeed] = field(default_factory=dict)
+    """Machine -> what its root disk was given since it was made."""
     images: int = 0
     _groups_made: dict[str, datetime] = field(default_factory=dict)
     _spent_disks: dict[str, str] = field(default_factory=dict)
@@ -270,6 +274,7 @@ class FakeCloud(Cloud):
                 request.size_bytes,
                 dict(request.tags),
                 self.clock.now,
+                speed=request.speed or INCLUDED,
             )
             self.disks[volume.id] = _Disk(request, volume, self.clock.now + self.visibility)
             return volume
@@ -299,15 +304,23 @@ class FakeCloud(Cloud):
 
         self._call("attach_volume", placement.key, act)
 
-    def grow_volume(self, placement: Placement, volume_id: str, size_bytes: int) -> Volume:
+    def grow_volume(
+        self, placement: Placement, volume_id: str, size_bytes: int, speed: DiskSpeed | None = None
+    ) -> Volume:
         def act() -> Volume:
             disk = self.disks[volume_id]
             if size_bytes < disk.volume.size_bytes:
                 raise Rejected("a disk does not shrink")
-            disk.volume = replace(disk.volume, size_bytes=size_bytes)
+            disk.volume = replace(disk.volume, size_bytes=size_bytes, speed=speed or disk.volume.speed)
             return disk.volume
 
         return self._call("grow_volume", placement.key, act)
+
+    def set_root_speed(self, placement: Placement, instance_id: str, speed: DiskSpeed) -> None:
+        def act() -> None:
+            self.root_speeds[self._existing(instance_id).instance.id] = speed
+
+        self._call("set_root_speed", placement.key, act)
 
     def delete_volume(self, placement: Placement, volume_id: str) -> None:
         def act() -> None:

@@ -84,11 +84,13 @@ class MiniEngine:
         disks = dict(program.get("disks", {}))
         for name, size in disks.items():
             volume = {"stackId": launch["stackId"], "size": size, "offers": program["offers"]}
+            volume |= {"speed": program["speed"]} if "speed" in program else {}
             self._step(name, wrap_map(volume))
         machine = {**common, "launch": launch}
-        machine |= {key: program[key] for key in ("tags", "power", "wait") if key in program}
+        machine |= {key: program[key] for key in ("tags", "power", "wait", "rootSpeed") if key in program}
         if disks:
-            machine["volumes"] = [{"name": name, "size": self.outputs(name)["size"]} for name in disks]
+            speed = {"speed": program["speed"]} if "speed" in program else {}
+            machine["volumes"] = [{"name": name, "size": self.outputs(name)["size"], **speed} for name in disks]
         self._step("gpu", wrap_map(machine))
         return self.steps
 

@@ -14,6 +14,7 @@ from provisioner import tags
 from provisioner.errors import NothingFits, UsageError
 from provisioner.planner.plan import Cost, Plan, PlannedOffer, StorageItem
 from provisioner.sizing.layout import Layout
+from provisioner.units import DiskSpeed
 from provisioner.workload.spec import Workload
 from stacks.power import write_expiry
 from stacks.program import ProgramInputs, bounded_document, inputs_of_plan, make_program
@@ -82,6 +83,48 @@ def test_a_plan_becomes_inputs():
     assert inputs.tags == {"team": "search", tags.SPEC_DIGEST: workload().digest}
     assert inputs.wait is None
     assert Workload.from_document(dict(inputs.workload)) == workload()
+
+
+FAST = DiskSpeed(4000, 1000)
+
+
+def fast_plan():
+    return plan(
+        storage=(
+            StorageItem("root", "root", 70 * 2**30, "ebs_gp3", None, speed=FAST),
+            StorageItem("data", "data", 50 * 2**30, "ebs_gp3", None, speed=DiskSpeed(3000, 500)),
+        )
+    )
+
+
+def test_speeds_of_disks_are_taken_from_the_plan():
+    inputs = inputs_of_plan(fast_plan(), workload())
+    assert inputs.root_speed == FAST
+    assert [disk.speed for disk in inputs.disks] == [DiskSpeed(3000, 500)]
+    plain = inputs_of_plan(plan(), workload())
+    assert (plain.root_speed, plain.disks[0].speed) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("digest", "kind", "kept"),
+    [
+        (workload().digest, "g6.xlarge", True),
+        ("sha256:another", "g6.xlarge", False),
+        (workload().digest, "g6e.xlarge", False),
+    ],
+)
+def test_a_machine_of_this_spec_keeps_the_speeds_that_it_was_made_with(digest, kind, kept):
+    inputs = {
+        "tags": {tags.SPEC_DIGEST: digest},
+        "rootSpeed": {"iops": 6000.0, "throughput": 1500.0},
+        "volumes": [{"name": "data", "size": 50 * 2**30}],
+    }
+    state = StackState(
+        "demo", (ResourceState(f"u::{GPU_INSTANCE}::instance", GPU_INSTANCE, "i", inputs, {"instanceType": kind}),)
+    )
+    found = inputs_of_plan(fast_plan(), workload(), state=state)
+    wanted = (DiskSpeed(6000, 1500), None) if kept else (FAST, DiskSpeed(3000, 500))
+    assert (found.root_speed, found.disks[0].speed) == wanted
 
 
 def test_equal_plans_make_equal_inputs():
@@ -186,6 +229,14 @@ def test_the_machine_gets_the_launchs_outputs():
     assert inputs["rootVolume"] == made["launch"][1]["rootVolume"] == 70 * 2**30
     assert inputs["power"] == "running"
     assert "wait" not in inputs
+
+
+def test_speeds_are_stated_on_the_machine_and_on_its_disks():
+    made = run(inputs_of_plan(fast_plan(), workload()))
+    slow = {"iops": 3000, "throughput": 500}
+    assert made["instance"][1]["rootSpeed"] == {"iops": 4000, "throughput": 1000}
+    assert made["instance"][1]["volumes"] == [{"name": "data", "size": 50 * 2**30, "speed": slow}]
+    assert made["data"][1]["speed"] == slow
 
 
 def test_what_is_not_stated_is_absent():

@@ -33,6 +33,7 @@ from provisioner.clouds.cloud import (
     Volume,
     VolumeRequest,
 )
+from provisioner.units import DiskSpeed
 
 if TYPE_CHECKING:  # most calls need no catalog
     from provisioner.catalog.snapshot import Catalog
@@ -151,9 +152,15 @@ class AwsCloud:
         """See ``Cloud.attach_volume``."""
         self._storage.attach(placement, instance_id, volume_id)
 
-    def grow_volume(self, placement: Placement, volume_id: str, size_bytes: int) -> Volume:
+    def grow_volume(
+        self, placement: Placement, volume_id: str, size_bytes: int, speed: DiskSpeed | None = None
+    ) -> Volume:
         """See ``Cloud.grow_volume``."""
-        return self._storage.grow(placement, volume_id, size_bytes)
+        return self._storage.grow(placement, volume_id, size_bytes, speed)
+
+    def set_root_speed(self, placement: Placement, instance_id: str, speed: DiskSpeed) -> None:
+        """See ``Cloud.set_root_speed``."""
+        self._storage.set_root_speed(placement, instance_id, speed)
 
     def delete_volume(self, placement: Placement, volume_id: str) -> None:
         """See ``Cloud.delete_volume``."""

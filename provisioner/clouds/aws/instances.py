@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from provisioner.catalog.disk_kinds import GP3, KINDS
 from provisioner.clouds.aws import tagging, views
 from provisioner.clouds.aws.images import Images
 from provisioner.clouds.aws.network import Network, has_room, no_subnet
@@ -20,7 +21,7 @@ from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.clouds.aws.views import Described
 from provisioner.clouds.cloud import Instance, InstanceRequest, InstanceState, Placement
 from provisioner.errors import CapacityError, GpuprovError, NotFound, QuotaError, Rejected, TokenMismatch, TokenSpent
-from provisioner.units import GIB, format_gib
+from provisioner.units import GIB, DiskSpeed, format_gib
 from provisioner.vocabulary import CapacityType
 
 _USER_DATA_BYTES_MAX = 16 * 1024
@@ -291,11 +292,29 @@ class Instances:
         common: dict[str, Any] = {"Encrypted": True, "DeleteOnTermination": True}
         if self.settings.kms_key:
             common["KmsKeyId"] = self.settings.kms_key
-        size = {"VolumeSize": -(-request.root_volume_bytes // GIB), "VolumeType": "gp3"}
+        size = {
+            "VolumeSize": -(-request.root_volume_bytes // GIB),
+            "VolumeType": "gp3",
+            **speed_parameters(request.root_speed, request.root_volume_bytes),
+        }
         return [
             {"DeviceName": root.device, "Ebs": {**size, **common}},
             *({"DeviceName": disk.device, "Ebs": common} for disk in others),
         ]
+
+
+def speed_parameters(speed: DiskSpeed | None, size_bytes: int) -> dict[str, Any]:
+    """What a call says about the speed of a gp3 disk of a size; nothing for what gp3 includes.
+
+    Raises:
+        Rejected: no disk of that size has this speed.
+    """
+    if speed is None:
+        return {}
+    refusal = KINDS[GP3].refusal(speed, size_bytes)
+    if refusal is not None:
+        raise Rejected(f"gp3: {refusal}", remedy="make the disk larger, or slower")
+    return {"Iops": speed.iops, "Throughput": speed.mib_per_s}
 
 
 def _about_token(kind: type[TokenMismatch], token: str, error: TokenMismatch) -> TokenMismatch:

@@ -10,11 +10,11 @@ from typing import Any
 
 from provisioner.clouds.aws import tagging, views
 from provisioner.clouds.aws.errors import code_of
-from provisioner.clouds.aws.instances import Instances
+from provisioner.clouds.aws.instances import Instances, speed_parameters
 from provisioner.clouds.aws.session import filters, in_parallel
 from provisioner.clouds.cloud import Placement, Volume, VolumeRequest
 from provisioner.errors import NotFound, Rejected, TimedOut, TokenMismatch, TokenSpent
-from provisioner.units import GIB, format_gib
+from provisioner.units import GIB, DiskSpeed, format_gib
 
 _DEVICES = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
 """Device names that EC2 recommends for data disks. Source: EC2 user guide, "Device names on Linux instances"."""
@@ -46,6 +46,7 @@ class Storage:
             "AvailabilityZone": places.zone_name(request.region, request.zone),
             "Size": -(-request.size_bytes // GIB),
             "VolumeType": "gp3",
+            **speed_parameters(request.speed, request.size_bytes),
             "Encrypted": True,
             "TagSpecifications": tagging.specifications(["volume"], tagging.write(request.name, request.tags)),
         }
@@ -100,8 +101,8 @@ class Storage:
             "ec2", "AttachVolume", placement.region, InstanceId=instance_id, VolumeId=volume_id, Device=device
         )
 
-    def grow(self, placement: Placement, volume_id: str, size_bytes: int) -> Volume:
-        """See ``Cloud.grow_volume``."""
+    def grow(self, placement: Placement, volume_id: str, size_bytes: int, speed: DiskSpeed | None = None) -> Volume:
+        """See ``Cloud.grow_volume``: size and speed in one call, since EC2 takes the next one only when it is through."""
         volume = self._get(placement.region, volume_id)
         size_gib = -(-size_bytes // GIB)
         if size_gib * GIB < volume.size_bytes:
@@ -109,9 +110,20 @@ class Storage:
                 f"{volume_id} has {format_gib(volume.size_bytes)} and cannot shrink to {format_gib(size_bytes)}",
                 remedy="make a smaller disk and copy the data",
             )
-        if size_gib * GIB > volume.size_bytes:
-            self.instances.api.call("ec2", "ModifyVolume", placement.region, VolumeId=volume_id, Size=size_gib)
-        return replace(volume, size_bytes=size_gib * GIB)
+        changes: dict[str, Any] = {"Size": size_gib} if size_gib * GIB > volume.size_bytes else {}
+        if speed is not None and speed != volume.speed:
+            changes |= speed_parameters(speed, size_gib * GIB)
+        if changes:
+            self.instances.api.call("ec2", "ModifyVolume", placement.region, VolumeId=volume_id, **changes)
+        return replace(volume, size_bytes=size_gib * GIB, speed=speed or volume.speed)
+
+    def set_root_speed(self, placement: Placement, instance_id: str, speed: DiskSpeed) -> None:
+        """See ``Cloud.set_root_speed``."""
+        machine = self.instances.existing(placement, instance_id)
+        root = views.root_volume(machine)
+        if root is None:
+            raise NotFound(f"{instance_id} shows no root disk")
+        self.grow(placement, root, self._get(placement.region, root).size_bytes, speed)
 
     def delete(self, placement: Placement, volume_id: str) -> None:
         """See ``Cloud.delete_volume``."""
@@ -183,7 +195,16 @@ class Storage:
             created_at=described["CreateTime"].astimezone(UTC),
             attached_to=holder,
             state=str(described["State"]),
+            speed=_speed(described),
         )
+
+
+def _speed(described: Mapping[str, Any]) -> DiskSpeed | None:
+    """What a gp3 disk is made to do; other kinds are not made by us."""
+    iops, throughput = described.get("Iops"), described.get("Throughput")
+    if described.get("VolumeType") != "gp3" or iops is None or throughput is None:
+        return None
+    return DiskSpeed(int(iops), int(throughput))
 
 
 def is_root(described: Mapping[str, Any]) -> bool:

@@ -122,6 +122,13 @@ def root_volumes(described: Described) -> tuple[str, ...]:
     return tuple(str(m["Ebs"]["VolumeId"]) for m in mappings if is_root(described, m))
 
 
+def root_volume(described: Described) -> str | None:
+    """The disk that the machine boots from."""
+    mappings = described.get("BlockDeviceMappings") or ()
+    named = (m for m in mappings if m["DeviceName"] == described.get("RootDeviceName"))
+    return next((str(mapping["Ebs"]["VolumeId"]) for mapping in named), None)
+
+
 def is_root(described: Described, mapping: Mapping[str, Any]) -> bool:
     """Whether a disk came with the machine and ends with it; an attached data disk stays when its machine ends."""
     is_system = mapping["DeviceName"] == described.get("RootDeviceName")

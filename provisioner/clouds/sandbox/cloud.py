@@ -24,6 +24,7 @@ from provisioner.clouds.sandbox.call import About, Call
 from provisioner.clouds.sandbox.clock import Host, from_us
 from provisioner.clouds.sandbox.prices import Market, PriceList
 from provisioner.clouds.sandbox.store import FILE_NAME, Store
+from provisioner.units import DiskSpeed
 
 if TYPE_CHECKING:  # the calls of a cloud need none of it
     from provisioner.clouds.sandbox.controls import Controls
@@ -147,10 +148,21 @@ class SandboxCloud:
         about = About("attach_volume", placement.key, object_id=volume_id)
         self._api.perform(about, lambda call: storage.attach(call, placement, instance_id, volume_id))
 
-    def grow_volume(self, placement: Placement, volume_id: str, size_bytes: int) -> Volume:
+    def grow_volume(
+        self, placement: Placement, volume_id: str, size_bytes: int, speed: DiskSpeed | None = None
+    ) -> Volume:
         """See ``Cloud.grow_volume``."""
         about = About("grow_volume", placement.key, object_id=volume_id)
-        return self._api.perform(about, lambda call: storage.grow(call, placement, volume_id, size_bytes))
+        return self._api.perform(
+            about, lambda call: storage.grow(call, placement, volume_id, size_bytes, speed=speed, market=self._market)
+        )
+
+    def set_root_speed(self, placement: Placement, instance_id: str, speed: DiskSpeed) -> None:
+        """See ``Cloud.set_root_speed``."""
+        about = About("set_root_speed", placement.key, object_id=instance_id)
+        self._api.perform(
+            about, lambda call: instances.set_root_speed(call, placement, instance_id, speed, self._market)
+        )
 
     def delete_volume(self, placement: Placement, volume_id: str) -> None:
         """See ``Cloud.delete_volume``."""

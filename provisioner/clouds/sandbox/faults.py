@@ -23,6 +23,7 @@ OPERATIONS = (
     "find_volumes",
     "attach_volume",
     "grow_volume",
+    "set_root_speed",
     "delete_volume",
     "ensure_security_group",
     "delete_security_group",

@@ -15,9 +15,10 @@ from provisioner.clouds.sandbox.errors import not_found, out_of_capacity, reject
 from provisioner.clouds.sandbox.identifiers import new_id
 from provisioner.clouds.sandbox.machines import ALIVE, Machine
 from provisioner.clouds.sandbox.prices import Market, Quote, rate_text
-from provisioner.clouds.sandbox.sizes import refuse_size
+from provisioner.clouds.sandbox.sizes import refuse_size, refuse_speed, shown_speed
 from provisioner.clouds.sandbox.store import next_number
 from provisioner.errors import Rejected
+from provisioner.units import DiskSpeed
 
 KIND = "instance"
 
@@ -174,6 +175,25 @@ def set_tags(call: Call, machine: Machine, tags: Mapping[str, str]) -> None:
     call.note(Effect.CHANGED, machine.id)
 
 
+def set_root_speed(call: Call, placement: Placement, instance_id: str, speed: DiskSpeed, market: Market) -> None:
+    """Give the root disk of a machine a speed; it bills for it from now on.
+
+    Raises:
+        NotFound: there is no such machine.
+        Rejected: no disk of its size has this speed.
+    """
+    machine = existing(call, placement, instance_id)
+    refuse_speed(machine.cloud, speed, machine.root_volume_bytes)
+    if shown_speed(machine.cloud, machine.root_iops, machine.root_mib_per_s) == speed:
+        return
+    rate = _root_rate(market, machine.placement, machine.root_volume_bytes, speed)
+    faster = replace(machine, root_iops=speed.iops, root_mib_per_s=speed.mib_per_s, root_rate=rate)
+    machines.save(call.connection, faster)
+    spans.end(call.connection, machine.root_volume_id, call.now_us)
+    spans.start(call.connection, spans.Meter(spans.ROOT_VOLUME, machine.root_volume_id, machine.id, rate), call.now_us)
+    call.note(Effect.CHANGED, machine.id)
+
+
 def existing(call: Call, placement: Placement, instance_id: str) -> Machine:
     """The machine with an id in the placement's region, visible or not.
 
@@ -256,6 +276,7 @@ def _check_request(call: Call, request: InstanceRequest) -> None:
     if not request.token or not request.name or not request.image:
         raise rejected("bad-value", cloud, "token, name and image must not be empty")
     refuse_size(cloud, request.root_volume_bytes)
+    refuse_speed(cloud, request.root_speed, request.root_volume_bytes)
     if request.security_group is not None:
         network.require(call, cloud, region, request.security_group)
 
@@ -279,7 +300,6 @@ def _name_taken(machine: Machine, holder: str) -> Rejected:
 def _new_machine(call: Call, request: InstanceRequest, quote: Quote, market: Market, expires_us: int | None) -> Machine:
     """The machine that a request asks for, in the first of the zones that it allows."""
     placement, offered = request.placement, quote.instance
-    per_byte = market.disk_rate_per_byte(placement.cloud, placement.region)
     boot_us = latencies.read_us(call.connection, "boot")
     return Machine(
         id=new_id(placement.cloud, KIND, request.name),
@@ -307,13 +327,22 @@ def _new_machine(call: Call, request: InstanceRequest, quote: Quote, market: Mar
         quota_units="0" if quote.quota is None else str(Fraction(str(quote.quota.units))),
         gpus=str(_gpus(quote)),
         compute_rate=None,
-        root_rate=rate_text(None if per_byte is None else per_byte * request.root_volume_bytes),
+        root_rate=_root_rate(market, placement, request.root_volume_bytes, request.root_speed),
         ip_rate=rate_text(market.ip_rate(placement.cloud)),
         created_us=call.now_us,
         visible_us=call.now_us + latencies.read_us(call.connection, "visibility"),
         next_us=call.now_us + boot_us,
         expires_us=expires_us,
+        root_iops=None if request.root_speed is None else request.root_speed.iops,
+        root_mib_per_s=None if request.root_speed is None else request.root_speed.mib_per_s,
     )
+
+
+def _root_rate(market: Market, placement: Placement, size_bytes: int, speed: DiskSpeed | None) -> str | None:
+    """USD an hour of a root disk as the file keeps it."""
+    per_byte = market.disk_rate_per_byte(placement.cloud, placement.region)
+    for_speed = market.speed_rate(placement.cloud, placement.region, speed)
+    return rate_text(None if per_byte is None or for_speed is None else per_byte * size_bytes + for_speed)
 
 
 def _gpus(quote: Quote) -> Fraction:

@@ -61,6 +61,9 @@ class Machine:
     ended_us: int | None = None
     vanished: bool = False
     """Gone without a trace: shown nowhere any more, billed until then."""
+    root_iops: int | None = None
+    """Bought for the root disk; ``None``: what its kind includes."""
+    root_mib_per_s: int | None = None
 
     @property
     def placement(self) -> Placement:

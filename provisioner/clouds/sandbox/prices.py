@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Protocol
 from provisioner.clouds.cloud import Placement
 from provisioner.clouds.sandbox.errors import rejected
 from provisioner.clouds.sandbox.pools import matches
-from provisioner.units import GIB, HOURS_PER_MONTH, decimal_string
+from provisioner.units import GIB, HOURS_PER_MONTH, DiskSpeed, decimal_string
 from provisioner.vocabulary import CapacityType
 
 if TYPE_CHECKING:  # the catalog costs more to import than all of the sandbox, and most calls need none of it
     from provisioner.catalog.billing import BillingRule
     from provisioner.catalog.instances import InstanceType
     from provisioner.catalog.offers import Offer
-    from provisioner.catalog.prices import Price
+    from provisioner.catalog.prices import Price, ServicePrices
     from provisioner.catalog.quotas import QuotaNeed
 
 DISK_SERVICES = {"aws": "ebs_gp3", "gcp": "pd_balanced"}
@@ -44,6 +44,11 @@ class PriceList(Protocol):
 
     def storage_price(self, cloud: str, service: str, region: str) -> Price | None:
         """USD per GiB-month."""
+        ...
+
+    @property
+    def services(self) -> ServicePrices:
+        """Prices of disks by what they are made to do, among others."""
         ...
 
     def public_ip_price(self, cloud: str) -> Price | None:
@@ -147,6 +152,21 @@ class Market:
         """USD an hour for one byte of the default disk."""
         price = self._catalog.storage_price(cloud, DISK_SERVICES[cloud], region)
         return None if price is None else Fraction(price.amount_usd) / HOURS_PER_MONTH / GIB
+
+    def speed_rate(self, cloud: str, region: str, speed: DiskSpeed | None) -> Fraction | None:
+        """USD an hour for what the default disk is made to do beyond what it includes; ``None`` for an unknown price."""
+        if speed is None:
+            return Fraction(0)
+        from provisioner.catalog.prices import tiered_cost_usd
+
+        total = Fraction(0)
+        for metric, wanted in (("iops", speed.iops), ("mib_per_s", speed.mib_per_s)):
+            tiers = self._catalog.services.performance_tiers(cloud, DISK_SERVICES[cloud], metric, region)
+            price = tiered_cost_usd(tiers, Decimal(wanted)) if tiers else None
+            if price is None:
+                return None
+            total += Fraction(price) / HOURS_PER_MONTH
+        return total
 
     def ip_rate(self, cloud: str) -> Fraction | None:
         """USD an hour for a public IPv4 address in use."""

@@ -7,8 +7,8 @@ from sqlite3 import Connection
 APPLICATION_ID = 0x67707276
 """Marks a SQLite file as a gpuprov sandbox (``gprv``)."""
 
-VERSION = 1
-"""Raised with every change of the tables. A newer file is refused by name; there is no older one."""
+VERSION = 2
+"""Raised with every change of the tables. A newer file is refused by name; an older one gets what it lacks."""
 
 TABLES = {
     "settings": "key TEXT PRIMARY KEY, value TEXT NOT NULL",
@@ -22,13 +22,14 @@ TABLES = {
         quota_code TEXT, quota_units TEXT NOT NULL, gpus TEXT NOT NULL,
         compute_rate TEXT, root_rate TEXT, ip_rate TEXT,
         created_us INTEGER NOT NULL, visible_us INTEGER NOT NULL, next_us INTEGER, running_us INTEGER,
-        expires_us INTEGER, reclaim_us INTEGER, ended_us INTEGER, vanished INTEGER NOT NULL, due_us INTEGER
+        expires_us INTEGER, reclaim_us INTEGER, ended_us INTEGER, vanished INTEGER NOT NULL, due_us INTEGER,
+        root_iops INTEGER, root_mib_per_s INTEGER
     """,
     "volumes": """
         seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, cloud TEXT NOT NULL, region TEXT NOT NULL,
         zone TEXT NOT NULL, name TEXT NOT NULL, size_bytes INTEGER NOT NULL, tags TEXT NOT NULL,
         attached_to TEXT, byte_rate TEXT, created_us INTEGER NOT NULL, visible_us INTEGER NOT NULL,
-        ended_us INTEGER
+        ended_us INTEGER, iops INTEGER, mib_per_s INTEGER, speed_rate TEXT
     """,
     "security_groups": """
         seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, cloud TEXT NOT NULL, region TEXT NOT NULL,
@@ -55,6 +56,11 @@ TABLES = {
     "telemetry": """
         seq INTEGER PRIMARY KEY AUTOINCREMENT, instance_id TEXT NOT NULL, at_us INTEGER NOT NULL, signals TEXT NOT NULL
     """,
+    # What the status checks of a machine and the events that its cloud has announced say, set by hand.
+    "health": """
+        instance_id TEXT NOT NULL, kind TEXT NOT NULL, state TEXT NOT NULL, not_before_us INTEGER,
+        PRIMARY KEY (instance_id, kind)
+    """,
     "console": """
         seq INTEGER PRIMARY KEY AUTOINCREMENT, instance_id TEXT NOT NULL, at_us INTEGER NOT NULL, line TEXT NOT NULL
     """,
@@ -63,6 +69,16 @@ TABLES = {
         token TEXT, object_id TEXT, outcome TEXT NOT NULL, effect TEXT NOT NULL, pid INTEGER NOT NULL
     """,
 }
+
+ADDED = (
+    "ALTER TABLE instances ADD COLUMN root_iops INTEGER",
+    "ALTER TABLE instances ADD COLUMN root_mib_per_s INTEGER",
+    "ALTER TABLE volumes ADD COLUMN iops INTEGER",
+    "ALTER TABLE volumes ADD COLUMN mib_per_s INTEGER",
+    "ALTER TABLE volumes ADD COLUMN speed_rate TEXT DEFAULT '0'",
+    f"CREATE TABLE health ({TABLES['health']})",
+)
+"""What a file of version 1 lacks."""
 
 INDEXES = (
     "CREATE INDEX instances_due ON instances (due_us) WHERE due_us IS NOT NULL",
@@ -83,6 +99,13 @@ def create(connection: Connection) -> None:
     for index in INDEXES:
         connection.execute(index)
     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version={VERSION}")
+
+
+def upgrade(connection: Connection) -> None:
+    """Give a file of version 1 what it lacks, inside the caller's transaction; what bills in it bills on as before."""
+    for statement in ADDED:
+        connection.execute(statement)
     connection.execute(f"PRAGMA user_version={VERSION}")
 
 

@@ -15,7 +15,8 @@ from provisioner.clouds.sandbox.clock import from_us
 from provisioner.clouds.sandbox.errors import not_found, rejected, token_spent
 from provisioner.clouds.sandbox.identifiers import new_id
 from provisioner.clouds.sandbox.prices import Market, rate_text
-from provisioner.clouds.sandbox.sizes import refuse_size
+from provisioner.clouds.sandbox.sizes import refuse_size, refuse_speed, shown_speed
+from provisioner.units import DiskSpeed
 
 KIND = "volume"
 
@@ -36,11 +37,18 @@ class Disk:
     created_us: int
     visible_us: int
     ended_us: int | None = None
+    iops: int | None = None
+    """Bought for it; ``None``: what its kind includes."""
+    mib_per_s: int | None = None
+    speed_rate: str | None = "0"
+    """USD an hour for what it is made to do beyond what is included."""
 
     @property
     def meter(self) -> spans.Meter:
-        """What it bills at its present size; an unknown price stays unknown."""
-        rate = None if self.byte_rate is None else str(Fraction(self.byte_rate) * self.size_bytes)
+        """What it bills at its present size and speed; an unknown price stays unknown."""
+        rate: str | None = None
+        if self.byte_rate is not None and self.speed_rate is not None:
+            rate = str(Fraction(self.byte_rate) * self.size_bytes + Fraction(self.speed_rate))
         return spans.Meter(spans.VOLUME, self.id, self.id, rate)
 
 
@@ -72,6 +80,9 @@ def create(call: Call, request: VolumeRequest, market: Market) -> Volume:
         byte_rate=rate_text(market.disk_rate_per_byte(request.cloud, request.region)),
         created_us=call.now_us,
         visible_us=call.now_us + latencies.read_us(call.connection, "visibility"),
+        iops=None if request.speed is None else request.speed.iops,
+        mib_per_s=None if request.speed is None else request.speed.mib_per_s,
+        speed_rate=rate_text(market.speed_rate(request.cloud, request.region, request.speed)),
     )
     _insert(call, disk)
     tokens.remember(call.connection, token, disk.id)
@@ -112,8 +123,10 @@ def attach(call: Call, placement: Placement, instance_id: str, volume_id: str) -
     call.note(Effect.CHANGED, disk.id)
 
 
-def grow(call: Call, placement: Placement, volume_id: str, size_bytes: int) -> Volume:
-    """Make a disk larger in place; the same size is fine.
+def grow(
+    call: Call, placement: Placement, volume_id: str, size_bytes: int, *, speed: DiskSpeed | None, market: Market
+) -> Volume:
+    """Make a disk larger in place and give it a speed; the same size is fine, and no speed leaves the one it has.
 
     Raises:
         NotFound: there is no such disk.
@@ -126,8 +139,13 @@ def grow(call: Call, placement: Placement, volume_id: str, size_bytes: int) -> V
             "make a smaller disk and copy the data",
         )  # fmt: skip
     refuse_size(disk.cloud, size_bytes)
-    if size_bytes > disk.size_bytes:
-        disk = replace(disk, size_bytes=size_bytes)
+    refuse_speed(disk.cloud, speed, size_bytes)
+    grown = replace(disk, size_bytes=size_bytes)
+    if speed is not None and speed != _speed(disk):
+        rate = rate_text(market.speed_rate(disk.cloud, disk.region, speed))
+        grown = replace(grown, iops=speed.iops, mib_per_s=speed.mib_per_s, speed_rate=rate)
+    if grown != disk:
+        disk = grown
         save(call, disk)
         spans.end(call.connection, disk.id, call.now_us)
         spans.start(call.connection, disk.meter, call.now_us)
@@ -190,7 +208,12 @@ def view(disk: Disk) -> Volume:
         created_at=from_us(disk.created_us),
         attached_to=disk.attached_to,
         state="available" if disk.attached_to is None else "in-use",
+        speed=_speed(disk),
     )
+
+
+def _speed(disk: Disk) -> DiskSpeed | None:
+    return shown_speed(disk.cloud, disk.iops, disk.mib_per_s)
 
 
 def from_row(row: Row) -> Disk:
@@ -208,23 +231,29 @@ def from_row(row: Row) -> Disk:
         created_us=row["created_us"],
         visible_us=row["visible_us"],
         ended_us=row["ended_us"],
+        iops=row["iops"],
+        mib_per_s=row["mib_per_s"],
+        speed_rate=row["speed_rate"],
     )
 
 
 def save(call: Call, disk: Disk) -> None:
     """Write what can change of a disk."""
     call.connection.execute(
-        "UPDATE volumes SET size_bytes = ?, tags = ?, attached_to = ?, ended_us = ? WHERE id = ?",
-        (disk.size_bytes, json.dumps(dict(disk.tags), sort_keys=True), disk.attached_to, disk.ended_us, disk.id),
-    )
+        "UPDATE volumes SET size_bytes = ?, tags = ?, attached_to = ?, ended_us = ?, iops = ?, mib_per_s = ?, speed_rate = ?"
+        " WHERE id = ?",
+        (disk.size_bytes, json.dumps(dict(disk.tags), sort_keys=True), disk.attached_to, disk.ended_us, disk.iops,
+         disk.mib_per_s, disk.speed_rate, disk.id),
+    )  # fmt: skip
 
 
 def _insert(call: Call, disk: Disk) -> None:
     call.connection.execute(
-        "INSERT INTO volumes (id, cloud, region, zone, name, size_bytes, tags, byte_rate, created_us, visible_us)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO volumes (id, cloud, region, zone, name, size_bytes, tags, byte_rate, created_us, visible_us,"
+        " iops, mib_per_s, speed_rate) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (disk.id, disk.cloud, disk.region, disk.zone, disk.name, disk.size_bytes,
-         json.dumps(dict(disk.tags), sort_keys=True), disk.byte_rate, disk.created_us, disk.visible_us),
+         json.dumps(dict(disk.tags), sort_keys=True), disk.byte_rate, disk.created_us, disk.visible_us,
+         disk.iops, disk.mib_per_s, disk.speed_rate),
     )  # fmt: skip
 
 
@@ -240,6 +269,7 @@ def _check_request(call: Call, request: VolumeRequest, market: Market) -> None:
     if not request.token or not request.name:
         raise rejected("bad-value", cloud, "token and name must not be empty")
     refuse_size(cloud, request.size_bytes)
+    refuse_speed(cloud, request.speed, request.size_bytes)
     if request.zone not in market.zones(cloud, request.region):
         raise rejected("bad-value", cloud, f"there is no zone {request.zone} in {request.region}")
     holder = call.connection.execute(

@@ -107,7 +107,7 @@ class Store:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 if not self._is_current(connection):
-                    schema.create(connection)
+                    (schema.upgrade if self._is_older(connection) else schema.create)(connection)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -115,8 +115,14 @@ class Store:
                 raise
         connection.execute("PRAGMA synchronous=NORMAL")
 
+    def _is_older(self, connection: sqlite3.Connection) -> bool:
+        """Whether an earlier gpuprov made the file."""
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        application = int(connection.execute("PRAGMA application_id").fetchone()[0])
+        return application == schema.APPLICATION_ID and 0 < version < schema.VERSION
+
     def _is_current(self, connection: sqlite3.Connection) -> bool:
-        """Whether the file has this version's tables (``False``: it is empty). Refuses every other file unchanged."""
+        """Whether the file has this version's tables (``False``: it is empty or older). Refuses every other file unchanged."""
         # The tables are counted first: they come with their marks in one transaction, so that whoever sees tables sees the
         # marks after that, also where another process makes them in between.
         tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
@@ -126,7 +132,7 @@ class Store:
             raise newer_schema(self.path, version, schema.VERSION)
         if application == schema.APPLICATION_ID and version == schema.VERSION:
             return True
-        if tables:
+        if tables and not self._is_older(connection):
             raise foreign_file(self.path)
         return False
 

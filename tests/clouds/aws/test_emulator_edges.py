@@ -132,3 +132,22 @@ def test_a_block_takes_as_many_machines_as_it_has_places(ec2, fake):
     assert room() == 1
     by_type = [{"Name": "reservation-type", "Values": ["capacity-block"]}]
     assert refused(ec2.describe_capacity_reservations, Filters=by_type)[0] == "InvalidParameterValue"
+
+
+@documented("gp3-included", "gp3-limits", "volume-one-change")
+def test_gp3_has_what_is_asked_for_within_its_limits_and_one_change_at_a_time(ec2, fake):
+    """Source: EC2 API reference, CreateVolume and ModifyVolume; EBS user guide, "General Purpose SSD volumes"."""
+    ebs = {"VolumeSize": 100, "VolumeType": "gp3", "Iops": 4000, "Throughput": 1000}
+    made = launch(ec2, BlockDeviceMappings=[{"DeviceName": "/dev/sda1", "Ebs": ebs}])
+    (root,) = ec2.describe_volumes(Filters=[{"Name": "attachment.instance-id", "Values": [made["InstanceId"]]}])[
+        "Volumes"
+    ]
+    assert (root["Iops"], root["Throughput"]) == (4000, 1000)
+    plain = {"AvailabilityZone": f"{REGION}a", "Size": 10, "VolumeType": "gp3"}
+    disk = ec2.create_volume(**plain)
+    assert (disk["Iops"], disk["Throughput"]) == (3000, 125)
+    for wrong in ({"Iops": 80_001}, {"Throughput": 2001}, {"Iops": 6000}, {"Throughput": 800}):
+        assert refused(ec2.create_volume, **plain, **wrong)[0].startswith("InvalidParameter")
+    fake.rules.modifying_s = 60.0
+    ec2.modify_volume(VolumeId=disk["VolumeId"], Throughput=500)
+    assert refused(ec2.modify_volume, VolumeId=disk["VolumeId"], Size=20)[0] == "IncorrectModificationState"

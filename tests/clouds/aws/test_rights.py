@@ -12,7 +12,7 @@ from provisioner.cli.main import run
 from provisioner.clouds.aws import rights
 from provisioner.clouds.aws.cloud import AwsCloud
 from provisioner.clouds.aws.settings import AwsSettings
-from provisioner.units import GIB
+from provisioner.units import GIB, DiskSpeed
 from tests.fakes import aws_rules
 
 IAM_NAMES = {"monitoring": "cloudwatch"}
@@ -37,6 +37,7 @@ def life(rig, cloud, key, **request):
     volume = cloud.create_volume(rig.volume(key, zone=machine.placement.zone))
     cloud.attach_volume(place, machine.id, volume.id)
     cloud.grow_volume(place, volume.id, 600 * GIB)
+    cloud.set_root_speed(place, machine.id, DiskSpeed(3000, 250))
     cloud.set_tags(place, machine.id, {"Name": "chat of ana"})
     assert cloud.stop_refusal(place, machine.id) is None
     cloud.stop_instance(place, machine.id)

@@ -15,7 +15,7 @@ from provisioner.clouds.sandbox import bill as books
 from provisioner.clouds.sandbox.latencies import Latency
 from provisioner.clouds.sandbox.prices import usd_text
 from provisioner.errors import CloudError
-from provisioner.units import GIB
+from provisioner.units import GIB, DiskSpeed
 
 G6_XLARGE = Decimal("0.8048")
 """USD an hour on demand in us-east-1, from the bundled prices.csv."""
@@ -96,6 +96,21 @@ def test_a_volume_bills_from_creation_to_deletion_at_its_size_of_the_time(box):
     assert line.usd == Fraction(GP3) / 10 * 10 + Fraction(GP3) / 5 * 5
     assert line.billed_us == 15 * HOUR_US
     assert not line.is_running
+
+
+def test_speeds_bill_from_the_moment_on_that_they_are_given(box):
+    """Source of the prices: storage_performance_prices.csv, ebs_gp3 in us-east-1."""
+    instant(box)
+    plain, fast = Fraction(0), Fraction(1000, 1) * Fraction("0.005") + Fraction(875, 1) * Fraction("0.04")
+    volume = box.cloud.create_volume(box.volume(size_bytes=73 * GIB))
+    machine = box.cloud.create_instance(box.request(root_volume_bytes=73 * GIB, root_speed=DiskSpeed(4000, 1000)))
+    box.clock.pass_time(hours=10)
+    box.cloud.grow_volume(box.here, volume.id, 73 * GIB, DiskSpeed(4000, 1000))
+    box.cloud.set_root_speed(box.here, machine.id, DiskSpeed(3000, 125))
+    box.clock.pass_time(hours=20)
+    size_usd = Fraction(GP3) / 10 * 30
+    assert lines(box)["volume"].usd == size_usd + (plain * 10 + fast * 20) / 730
+    assert lines(box)["root-volume"].usd == size_usd + (fast * 10 + plain * 20) / 730
 
 
 def test_the_bill_ends_at_the_lifetime_not_when_somebody_looks(box):

@@ -27,6 +27,7 @@ from provisioner.errors import (
     Throttled,
     UsageError,
 )
+from provisioner.units import DiskSpeed
 
 KINDS = {
     "throttle": Throttled,
@@ -147,6 +148,7 @@ def test_every_operation_can_fail(box, operation):
         "find_volumes": ({}, [box.here]),
         "attach_volume": (box.here, machine.id, volume.id),
         "grow_volume": (box.here, volume.id, 2**45),
+        "set_root_speed": (box.here, machine.id, DiskSpeed(3000, 250)),
         "delete_volume": (box.here, volume.id),
         "ensure_security_group": (box.here, {"a": "b"}, [], []),
         "delete_security_group": (box.here, "sg-0"),

@@ -52,6 +52,38 @@ def test_an_exception_undoes_the_transaction(store):
         assert read_setting(connection, "kept", "none") == "1"
 
 
+def test_a_file_of_version_1_gets_what_it_lacks_and_keeps_what_it_has(home):
+    path = home / FILE_NAME
+    connection = sqlite3.connect(path)
+    old = {
+        "instances": schema.TABLES["instances"].replace(",\n        root_iops INTEGER, root_mib_per_s INTEGER", ""),
+        "volumes": schema.TABLES["volumes"].replace(", iops INTEGER, mib_per_s INTEGER, speed_rate TEXT", ""),
+    }
+    for name, columns in (schema.TABLES | old).items():
+        if name != "health":
+            connection.execute(f"CREATE TABLE {name} ({columns})")
+    connection.execute("INSERT INTO settings VALUES ('kept', 'yes')")
+    connection.execute(
+        "INSERT INTO volumes (id, cloud, region, zone, name, size_bytes, tags, created_us, visible_us)"
+        " VALUES ('vol-1', 'aws', 'us-east-1', 'use1-az1', 'd', 1, '{}', 0, 0)"
+    )
+    connection.execute(f"PRAGMA application_id={schema.APPLICATION_ID}")
+    connection.execute("PRAGMA user_version=1")
+    connection.commit()
+    connection.close()
+    with Store(path).transaction() as opened:
+        columns = {
+            table: {row["name"] for row in opened.execute(f"PRAGMA table_info({table})")} for table in schema.TABLES
+        }
+        assert opened.execute("PRAGMA user_version").fetchone()[0] == schema.VERSION
+        assert opened.execute("SELECT value FROM settings WHERE key = 'kept'").fetchone()["value"] == "yes"
+        assert opened.execute("SELECT speed_rate FROM volumes").fetchone()["speed_rate"] == "0"
+    fresh = home / "fresh"
+    with Store(fresh / FILE_NAME).transaction() as opened:
+        for table, found in columns.items():
+            assert {row["name"] for row in opened.execute(f"PRAGMA table_info({table})")} == found
+
+
 def test_a_newer_file_is_refused_by_name_and_left_alone(home, store):
     with store.transaction() as connection:
         write_setting(connection, "kept", "1")
