@@ -164,6 +164,9 @@ def _notes(status: Status) -> list[str]:
         if r.init_errors
     ]
     if status.standing is not None:
+        there = {entry.id for entry in status.standing.objects}
+        lost = [disk for disk in status.state.outputs.get("volumeIds") or () if disk not in there]
+        notes += [f"data disk {disk} is not there any more; `gpuprov up` makes an empty one" for disk in lost]
         notes += [f"not in the state: {describe(entry)}" for entry in status.standing.unknown_to(status.state)]
     return notes
 

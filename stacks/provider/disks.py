@@ -27,6 +27,11 @@ _DETACH_MAX = timedelta(minutes=5)
 """Longest wait for the cloud to let go of a disk whose machine has ended."""
 
 
+def lost_words(volume_id: str) -> str:
+    """What is said of a data disk that the state holds and the cloud does not; in the same words by whoever sees it first."""
+    return f"data disk {volume_id} is not there any more, nor is its data; an update makes an empty one"
+
+
 @dataclass(frozen=True, slots=True)
 class Zone:
     """Where a disk can be attached."""

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from provisioner import tags
 from provisioner.catalog.disk_kinds import INCLUDED_SPEED
 from provisioner.clouds.cloud import Instance, InstanceState
 from provisioner.errors import CapacityError, GpuprovError, NotFound, QuotaError
@@ -15,7 +16,7 @@ from provisioner.vocabulary import CapacityType
 from stacks import failures
 from stacks.failures import Attempt
 from stacks.provider import instance_diff, journal
-from stacks.provider.disks import Zone
+from stacks.provider.disks import Zone, lost_words
 from stacks.provider.failover import Failed, Failover, Unfinished
 from stacks.provider.identity import Slot
 from stacks.provider.inputs import (
@@ -191,6 +192,8 @@ class GpuInstances:
             self.session.tell(urn, f"machine {state.instance_id} in {state.placement.region} is not there any more")
             return Found(None)
         attached = [volume for volume in state.volume_ids if volume in instance.volume_ids]
+        for volume_id in self._lost(state, set(state.volume_ids) - set(attached)):
+            self.session.warn(urn, lost_words(volume_id))
         stated: Mapping[str, Any] = plain_map(inputs).get("tags") or {}
         now = MachineState.of(
             self.session.provider, state.stack_id, instance, attached, state.groups, state.attempts, stated
@@ -218,6 +221,13 @@ class GpuInstances:
             for group in state.groups:
                 watch.drop_group(group.placement, group.id)
             calls.forget()
+
+    def _lost(self, state: MachineState, unattached: set[str]) -> list[str]:
+        """Data disks of the state that exist no more; one that is only detached is attached again."""
+        if not unattached:
+            return []
+        found = self.session.cloud.find_volumes({tags.STACK_ID: state.stack_id}, [state.placement])
+        return sorted(unattached - {disk.id for disk in found})
 
     def _rerun(self, state: MachineState, before: Mapping[str, Any], values: Mapping[str, Any]) -> Rerun | None:
         """What is to be done where the live machine has to run something else; nothing while the inputs are not known."""

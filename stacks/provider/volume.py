@@ -11,7 +11,7 @@ from provisioner.clouds.cloud import Placement, Volume
 from provisioner.errors import Rejected, UsageError
 from provisioner.units import DiskSpeed
 from provisioner.vocabulary import CapacityType
-from stacks.provider.disks import placement_of, refuse_to_shrink
+from stacks.provider.disks import lost_words, placement_of, refuse_to_shrink
 from stacks.provider.identity import Slot
 from stacks.provider.inputs import (
     SPEED_CLOUDS,
@@ -126,9 +126,7 @@ class Volumes:
         before = plain_map(olds)
         disk = self._find(urn, before, plain_map(inputs))
         if disk is None and before.get("volumeId"):
-            self.session.tell(
-                urn, f"data disk {before['volumeId']} is not there any more; the next machine gets an empty one"
-            )
+            self.session.warn(urn, lost_words(str(before["volumeId"])))
         return Found(resource_id, self._outputs(inputs, disk), inputs)
 
     def delete(self, urn: str, olds: Properties) -> None:

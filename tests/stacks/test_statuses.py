@@ -169,8 +169,8 @@ class Cloud:
 
 @pytest.fixture
 def shown(home, site, monkeypatch):
-    def show(cloud):
-        outputs = {**PLACE, "instanceId": "i-1", "power": "running", "ready": True, "provider": "sandbox"}
+    def show(cloud, **more):
+        outputs = {**PLACE, **more, "instanceId": "i-1", "power": "running", "ready": True, "provider": "sandbox"}
         launch = {"urn": "urn:pulumi:whole::gpuprov::gpuprov:index:Launch::launch", "type": "gpuprov:index:Launch"}
         machine = {"urn": MACHINE, "type": "gpuprov:index:GpuInstance", "id": "i-1", "outputs": outputs}
         launch |= {"id": "l", "outputs": {"stackId": "me"}}
@@ -208,3 +208,9 @@ def test_a_mark_is_told_with_the_way_to_keep_the_machine(shown):
     assert "2026-11-30T22:04:27Z" in note
     assert note.endswith("gpuprov keepalive whole --for 2h")
     assert shown(Cloud("running", marks={"gpuprov-reap-due": "none"}))["notes"] == []
+
+
+def test_a_data_disk_that_is_lost_is_told(shown):
+    assert shown(Cloud("running"), volumeIds=["vol-1"])["notes"] == [
+        "data disk vol-1 is not there any more; `gpuprov up` makes an empty one"
+    ]

@@ -69,6 +69,23 @@ def test_a_disk_that_somebody_deleted_is_told_and_made_again_empty(home: Path) -
     assert mini.outputs("gpu")["volumeIds"] == [new]
 
 
+def test_a_lost_disk_is_told_although_only_the_machine_has_named_it_and_a_detached_one_is_not(home: Path) -> None:
+    mini = engine(home)
+    mini.up(program(disks=DISKS))
+    (old,) = mini.cloud.disks
+    disk = mini.cloud.disks[old]
+    mini.cloud.disks[old] = replace(disk, volume=replace(disk.volume, attached_to=None))
+    mini.told.clear()
+    mini.refresh()
+    assert not any("not there any more" in line for line in mini.told)
+    mini.up(program(disks=DISKS))
+    assert list(mini.cloud.disks) == [old]
+    mini.cloud.disks.clear()
+    mini.told.clear()
+    mini.refresh()
+    assert f"data disk {old} is not there any more, nor is its data; an update makes an empty one" in mini.told
+
+
 def test_a_disk_that_somebody_grew_is_no_difference(home: Path) -> None:
     mini = engine(home)
     mini.up(program(disks=DISKS))
