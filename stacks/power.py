@@ -13,7 +13,7 @@ from stacks.clouds import cloud_of
 from stacks.deploy import Session
 from stacks.outcome import Outcome
 from stacks.own_machine import machine_of
-from stacks.provider import lifetime
+from stacks.provider import lifetime, node
 from stacks.state import LAUNCH, StackState
 
 CHANGE_MAX = timedelta(minutes=15)
@@ -33,6 +33,9 @@ def stop_machine(session: Session, state: StackState, provider: str) -> Outcome:
     cloud = cloud_of(state, provider, session.site.home)
     instance = machine_of(state, cloud)
     if instance.state is not InstanceState.STOPPED:
+        facts = lifetime.part(state.instance.inputs, "node") if state.instance is not None else {}
+        if node.disk_of(facts, instance.placement) != "network":
+            session.watch.say("what lies on its local NVMe disks is lost with the stop; its root and data disks stay")
         cloud.stop_instance(instance.placement, instance.id)
         _until(cloud, instance, InstanceState.STOPPED)
     return session.refresh(provider)

@@ -38,10 +38,15 @@ ENGINE_PROBE = "/health"
 def stops(workload: Mapping[str, Any], node: Mapping[str, Any], offer: Placement) -> bool:
     """Whether a shutdown from inside stops the machine: where the market and the disks allow it and the spec does not say otherwise."""
     wanted = part(part(workload, "lifecycle"), "idle").get("then")
-    disk = str(_of_offer(node, offer).get("disk") or "network")
+    disk = disk_of(node, offer)
     if offer.capacity_type is CapacityType.SPOT and wanted is None:
         return False  # a spot machine that is taken back and waits, stopped, for its pool is asked for, never assumed
     return ending(offer.cloud, offer.capacity_type, disk, wanted).how == STOP
+
+
+def disk_of(node: Mapping[str, Any], offer: Placement) -> str:
+    """The kind of disks that the machine itself brings, ``provisioner.reaper.ending.DISKS``; ``network`` where none is stated."""
+    return str(_of_offer(node, offer).get("disk") or "network")
 
 
 def boot_data(

@@ -51,3 +51,20 @@ def test_a_start_that_falls_back_is_told_at_once(monkeypatch, failure, kind, rem
     assert type(told.value) is kind
     assert remedy in told.value.remedy
     assert cloud.started == ["i-1"]
+
+
+@pytest.mark.parametrize(("disk", "is_told"), [("local", True), ("network", False), (None, False)])
+def test_a_stop_says_what_is_lost_with_local_disks(monkeypatch, disk, is_told):
+    running = replace(STOPPED, state=InstanceState.RUNNING)
+    cloud = SimpleNamespace(stop_instance=lambda *_: STOPPED, get_instance=lambda *_: STOPPED)
+    monkeypatch.setattr(power, "cloud_of", lambda *_: cloud)
+    monkeypatch.setattr(power, "machine_of", lambda *_: running)
+    said: list[str] = []
+    session = SimpleNamespace(
+        site=SimpleNamespace(home=None), watch=SimpleNamespace(say=said.append), refresh=lambda _: None
+    )
+    facts = {} if disk is None else {"offers": {PLACE.key: {"disk": disk}}}
+    state = SimpleNamespace(instance=SimpleNamespace(inputs={"node": facts}))
+    power.stop_machine(session, state, "aws")
+    assert (said != []) is is_told
+    assert all("local NVMe disks is lost" in line for line in said)
