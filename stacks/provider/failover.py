@@ -46,6 +46,8 @@ _REFUSALS = (CapacityError, QuotaError, TokenSpent)
 """Answers after which another call would be made: the next offer, or the next round."""
 _SUBNET = "subnet"
 """Scope of a refusal for want of a network, which no waiting mends."""
+_IMAGE = "image"
+"""Scope of a refusal for want of the image in a region."""
 _FIND_AFTER_LOSS = timedelta(seconds=10)
 """How long to look for a machine after the cloud did not answer six times; the next run looks again."""
 
@@ -361,6 +363,9 @@ class Failover:
         if self._refusals and all(error.scope == _SUBNET for error in self._refusals):
             first = self._refusals[0]
             return CapacityError(f"no subnet for any of {tried}: {first.message}", remedy=first.remedy)
+        if self._refusals and all(error.scope == _IMAGE for error in self._refusals):
+            first = self._refusals[0]
+            return Rejected(f"no image for any of {tried}: {first.message}", remedy=first.remedy)
         if not self._refusals and self.attempts and all(a.outcome == NO_IMAGE for a in self.attempts):
             return Rejected(f"there is no machine image for any of {tried}", remedy="pin one: aws.image or gcp.image")
         return CapacityError(

@@ -80,6 +80,13 @@ class Images:
 
         An image that has been withdrawn must not keep a call from being made again: EC2 itself says what it thinks of it.
         """
+        return self._describe(image_id, region) or Image(image_id, (Disk(_USUAL_ROOT, None),))
+
+    def exists(self, image_id: str, region: str) -> bool:
+        """Whether an image shows in a region."""
+        return self._describe(image_id, region) is not None
+
+    def _describe(self, image_id: str, region: str) -> Image | None:
         key = (region, image_id)
         with self._lock:
             known = self._described.get(key)
@@ -90,7 +97,7 @@ class Images:
         except NotFound:
             found = []
         if not found:
-            return Image(image_id, (Disk(_USUAL_ROOT, None),))
+            return None
         image = _image(image_id, found[0])
         with self._lock:
             self._described[key] = image

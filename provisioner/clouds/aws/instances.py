@@ -31,6 +31,8 @@ _KINDS = (CapacityType.ON_DEMAND, CapacityType.SPOT, *_AHEAD)
 _NO_SUBNET = re.compile(r"No (default subnet for availability zone|subnets found for the default VPC)")
 """Comes with several codes. Source: terraform-aws-modules/terraform-aws-ec2-instance#50,
 hashicorp/terraform-provider-aws#4869."""
+NO_IMAGE = "image"
+"""Scope of a refusal for want of the image in a region."""
 _HOPS = 1
 """The metadata service answers the machine itself, and nothing behind another bridge."""
 
@@ -55,6 +57,7 @@ class Instances:
         self.places.require(region)
         parameters = self._parameters(request)
         if not self._is_asked(request.token):
+            self._check_image(request)
             self._check_quota(request)
         self._note_asked(request.token)
         try:
@@ -179,6 +182,22 @@ class Instances:
             # An earlier process may have made it a moment ago; a call that took effect is answered whatever the quota says.
             if not self._by_token(request):
                 raise
+
+    def _check_image(self, request: InstanceRequest) -> None:
+        """Refuse an offer in a region that does not have the image, which belongs to one region; a call made before stays a call.
+
+        Raises:
+            CapacityError: the image is not there, and no machine was made from it with this token.
+        """
+        region = request.placement.region
+        if self.images.exists(request.image, region) or self._by_token(request):
+            return
+        refusal = CapacityError(
+            f"image {request.image} does not exist in {region}, or is not shared with this account",
+            remedy=f"pin one of {region} (aws.image), or narrow placement.regions to where it is",
+        )
+        refusal.scope = NO_IMAGE
+        raise refusal
 
     def _by_token(self, request: InstanceRequest) -> list[Described]:
         asked = [{"Name": "client-token", "Values": [request.token]}]

@@ -462,6 +462,22 @@ def test_an_account_without_a_default_vpc_is_told_so_after_all_regions(mini, fak
     assert mini.outputs("gpu")["region"] == "eu-west-1"
 
 
+def test_offers_of_regions_without_the_pinned_image_are_passed_over(mini, fake):
+    """An image belongs to one region, and a plan may span several."""
+    workload = {**program()["workload"], "aws": {"image": aws_rules.IMAGE}}
+    aws_rules.backend("us-west-2").amis.pop(aws_rules.IMAGE)
+    mini.up(program(workload=workload, offers=[offer("usw2-az1", "us-west-2"), offer("use1-az1")]))
+    assert mini.outputs("gpu")["region"] == "us-east-1"
+    assert len(fake.of("RunInstances")) == 1
+    mini.destroy()
+    workload = {**workload, "aws": {"image": "ami-0fffffffffffffff0"}}
+    with pytest.raises(ProviderFailure) as failure:
+        mini.up(program(workload=workload))
+    assert type(failure.value.cause) is Rejected
+    assert "image ami-0fffffffffffffff0 does not exist in us-east-1" in failure.value.cause.message
+    assert len(fake.of("RunInstances")) == 1
+
+
 def test_foreign_machines_that_look_alike_are_never_touched(mini, aws_rig):
     mini.up(program())
     ours = mini.outputs("gpu")["instanceId"]
