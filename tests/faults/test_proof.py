@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.faults import replay
 from tests.faults.world import journal_steps
 from tests.proofs import faults
 from tests.proofs.spread import Count, Ledger, Part, Progress, play, scratch
@@ -107,3 +109,30 @@ def test_a_seed_that_breaks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         count = faults.play_seeds(place, [5, 6])
     assert [text.partition(":")[0] for text in count.failures] == ["seed 5", "seed 6"]
     assert (count.played, count.passes) == (2, Counter())
+
+
+def test_the_documented_ways_to_play_one_again_work(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text(encoding="utf-8")
+    commands = [shlex.split(line) for line in text.splitlines() if line.startswith("python -m tests.faults.replay")]
+    assert len(commands) == 2
+    ends = []
+    for command in commands:
+        assert replay.main(command[3:]) == 0
+        ends.append(capsys.readouterr().out.splitlines())
+    assert ends[0][-1].startswith("Outcome(steps=")
+    assert ends[1][-1].startswith("Healed(passes=1, ")
+    assert any("create_instance aws/us-east-1/" in line for line in ends[1])
+
+
+def test_a_seed_plays_the_same_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+    played = set()
+    for name in ("20261134", "seed 20261134"):
+        assert replay.main([name]) == 0
+        # The stack-id is drawn anew each time, and tokens follow from it.
+        played.add(tuple(" ".join(line.split()[:3]) for line in capsys.readouterr().out.splitlines()))
+    assert len(played) == 1
+
+
+def test_a_name_that_no_case_has_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert replay.main(["replace, crash after at 999"]) == 2
+    assert "there is no case" in capsys.readouterr().err
