@@ -1,0 +1,97 @@
+"""A spot machine on the emulated account: taken back, replaced by an edit, and swept once its state is lost."""
+
+from __future__ import annotations
+
+import shutil
+
+import boto3
+import pytest
+
+from tests.e2e.bench import Bench
+from tests.fakes import aws_rules
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
+
+SPEC = """\
+version: 1
+name: demo
+task: batch
+model: {id: meta-llama/Llama-3.1-8B-Instruct}
+inference: {context_tokens: 4096, concurrency: 4, input_tokens: 1000, output_tokens: 100, total: 1M tokens}
+placement: {regions: [us-east-1], instance_types: [g6.xlarge], capacity: spot}
+storage: {data: 50GiB}
+"""
+
+
+def billable(fake, foreign):
+    """What bills or can bill again and is not somebody else's: kinds of machines, data disks, live spot requests."""
+    machines = [
+        one
+        for region in aws_rules.REGIONS
+        for one in aws_rules.backend(region).all_instances()
+        if one._state.name not in ("terminated", "shutting-down") and one.id != foreign
+    ]
+    held = {one.id for one in machines} | {foreign}
+    model = aws_rules.backend("us-east-1")
+    roots = {one.block_device_mapping[one.root_device_name].volume_id for one in machines}
+    roots |= {
+        volume.id for volume in model.volumes.values() if volume.attachment and volume.attachment.instance.id == foreign
+    }
+    disks = sorted(set(model.volumes) - roots)
+    requests = [one for one in fake.rules.spot_requests.values() if one["State"] in ("open", "active")]
+    assert {one["InstanceId"] for one in requests} <= held
+    return [one.instance_type for one in machines], disks, len(requests)
+
+
+def settle_colleague(fake):
+    """A machine of somebody else under our stack's name."""
+    ec2 = boto3.client("ec2", endpoint_url=fake.url, region_name="us-east-1")
+    carried = [{"Key": "Name", "Value": "demo"}, {"Key": "gpuprov:stack", "Value": "demo"}]
+    kinds = [{"ResourceType": kind, "Tags": carried} for kind in ("instance", "volume")]
+    made = ec2.run_instances(
+        ImageId=aws_rules.IMAGE, InstanceType="g6.xlarge", MinCount=1, MaxCount=1, TagSpecifications=kinds
+    )
+    return made["Instances"][0]["InstanceId"]
+
+
+def test_a_spot_stack_outlives_a_loss_and_an_edit_and_gc_ends_it_without_its_state(fake, tmp_path):
+    foreign = settle_colleague(fake)
+    bench = Bench(tmp_path / "bench", spec=SPEC)
+    made = bench.up("--cloud", "aws")
+    assert made.code == 0, made.err
+    first = made.document["outputs"]
+    (disk,) = first["volume_ids"]
+    assert billable(fake, foreign) == (["g6.xlarge"], [disk], 1)
+
+    aws_rules.interrupt("us-east-1", first["instance_id"])
+    back = bench.up("--cloud", "aws")
+    assert back.code == 0, back.err
+    second = back.document["outputs"]
+    assert second["instance_id"] != first["instance_id"]
+    assert second["volume_ids"] == [disk]
+    assert billable(fake, foreign) == (["g6.xlarge"], [disk], 1)
+
+    bench.spec.write_text(bench.spec.read_text().replace("g6.xlarge", "g6.2xlarge"))
+    edited = bench.up("--cloud", "aws")
+    assert edited.code == 0, edited.err
+    assert edited.document["changes"]["replace"] == 1
+    assert edited.document["outputs"]["volume_ids"] == [disk]
+    assert billable(fake, foreign) == (["g6.2xlarge"], [disk], 1)
+
+    stack_id = next(
+        tag["value"]
+        for tag in aws_rules.machine("us-east-1", edited.document["outputs"]["instance_id"]).get_tags()
+        if tag["key"] == "gpuprov:stack-id"
+    )
+    shutil.move(bench.home / "state" / ".pulumi" / "stacks" / "gpuprov" / "demo.json", tmp_path / "lost.json")
+    young = bench.run("gc", "--cloud", "aws", "--yes", "--format", "json")
+    verdicts = {entry["id"]: entry["verdict"] for entry in young.document["objects"]}
+    assert verdicts.pop(foreign, "foreign") == "foreign"
+    assert verdicts[edited.document["outputs"]["instance_id"]] == verdicts[disk] == "in-progress"
+    assert set(verdicts.values()) <= {"in-progress", "foreign"}
+    assert billable(fake, foreign) == (["g6.2xlarge"], [disk], 1)
+    swept = bench.run("gc", "--cloud", "aws", "--yes", "--stack-id", stack_id, "--format", "json")
+    assert swept.code == 0, swept.err
+    assert billable(fake, foreign) == ([], [], 0)
+    assert aws_rules.machine("us-east-1", foreign)._state.name == "running"
+    assert fake.rules.relaunched == []
