@@ -12,16 +12,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from provisioner.node import reach
 from provisioner.node.deadman import Limits, Switch, advance, load_switch, newest_switch, save_switch
 from provisioner.node.gpu_readings import nvml_gpus
+from tests.fakes import nvml
 from tests.node.test_watcher import ACTIVE, LAPTOP, serve, serving
 
-NVML = Path(__file__).parent.parent / "fakes" / "fake_nvml.c"
 OWN, GATEWAY, CONTAINER = "0100000A", "010011AC", "020011AC"
 """10.0.0.1, 172.17.0.1 and 172.17.0.2 as the kernel writes them."""
 
@@ -103,13 +102,18 @@ def test_a_driver_that_hangs_is_unknown_and_takes_no_watcher_along(make_bench, m
 
 def test_nvml_is_read_by_a_process_of_its_own(tmp_path, make_rig):
     rig = make_rig()
-    library = tmp_path / "libnvidia-ml.so.1"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(NVML)], check=True)
+    library = nvml.build(tmp_path / "libnvidia-ml.so.1")
     command = [sys.executable, "-S", "-E", str(rig.folder / "watcher.py"), "gpus"]
     told = subprocess.run([*command, str(library)], capture_output=True, text=True, check=True).stdout
     assert json.loads(told) == nvml_gpus(str(library))
     none = subprocess.run([*command, "libno-such-thing.so.9"], capture_output=True, text=True, check=False)
     assert none.returncode != 0
+
+
+def test_a_host_without_a_compiler_is_told_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(pytest.fail.Exception, match="apt-get install gcc"):
+        nvml.build(tmp_path / "libnvidia-ml.so.1")
 
 
 def test_a_driver_that_appears_during_the_boot_is_seen(make_bench):

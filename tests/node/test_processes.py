@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.node.bundle import packed_watcher, watcher_source
+from tests.fakes import nvml
 from tests.node.kills import MODES, real_runs, run
-
-NVML = Path(__file__).parent.parent / "fakes" / "fake_nvml.c"
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -78,8 +77,7 @@ def test_the_watcher_process_reads_a_fake_nvml_and_says_so(make_rig):
     rig = make_rig()
     library = rig.folder / "lib"
     library.mkdir()
-    build = ["gcc", "-shared", "-fPIC", "-o", str(library / "libnvidia-ml.so.1"), str(NVML)]
-    subprocess.run(build, check=True)
+    nvml.build(library / "libnvidia-ml.so.1")
     (rig.folder / "smi-fails").touch()
     process = rig.start("watch")
     until = time.monotonic() + 30
