@@ -228,6 +228,8 @@ def lines(done: Sweep) -> list[str]:
         shown.append(f"{machine.stack}  {machine.id}  {word}{due}: {verdict.reason}; {price}{after}")
         if verdict.step in (Step.MARK, Step.WAIT):
             shown.append(f"    to keep it: {keepalive_line(machine)}")
+        if outcome.answer is not None:
+            shown.append(f"    asked to drain: {outcome.answer}")
         if outcome.error is not None:
             shown.append(f"    {outcome.error.message}")
     return shown

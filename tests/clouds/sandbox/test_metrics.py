@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
 
 from provisioner.errors import NotFound, UsageError
+from provisioner.node.drain import DRAIN_TAG
+from provisioner.tags import format_time
 
 
 def test_samples_hold_until_the_next_and_keep_what_is_not_named(box):
@@ -86,3 +89,23 @@ def test_telemetry_of_nothing_is_not_found(box):
     for call in (box.controls.telemetry, box.controls.clear_telemetry):
         with pytest.raises(NotFound):
             call("i-0ffffffffffffffff")
+
+
+@pytest.mark.parametrize(("in_flight", "answer"), [(0, "drained"), (2, "busy")])
+def test_a_machine_with_a_watcher_answers_a_request_to_drain(box, in_flight, answer):
+    made = box.running()
+    box.controls.set_telemetry(made.id, {"requests_in_flight": in_flight})
+    said = {"gpuprov": 1, "at": format_time(box.cloud.now()), "state": "idle"}
+    box.controls.set_telemetry(made.id, {}, console=json.dumps(said))
+    request = format_time(box.cloud.now())
+    box.cloud.set_tags(made.placement, made.id, {DRAIN_TAG: request})
+    last = json.loads(box.cloud.read_console(made.placement, made.id)[-1])
+    assert (last["state"], last["request"]) == (answer, request)
+    box.cloud.set_tags(made.placement, made.id, {DRAIN_TAG: "none"})
+    assert "request" not in box.cloud.read_console(made.placement, made.id)[-1]
+
+
+def test_a_machine_without_a_watcher_answers_nothing(box):
+    made = box.running()
+    box.cloud.set_tags(made.placement, made.id, {DRAIN_TAG: format_time(box.cloud.now())})
+    assert not any("gpuprov" in line for line in box.cloud.read_console(made.placement, made.id))
