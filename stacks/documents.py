@@ -151,10 +151,11 @@ def drift(found: Iterable[Drift]) -> list[dict[str, Any]]:
             "name": entry.name,
             "id": entry.id,
             "gone": entry.is_gone,
+            "health": entry.ailment,
             "changes": {} if entry.is_gone else {k: {"from": a, "to": b} for k, (a, b) in entry.changed().items()},
         }
         for entry in found
-        if entry.is_gone or entry.changed()
+        if entry.is_gone or entry.changed() or entry.ailment is not None
     ]
 
 

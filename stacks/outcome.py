@@ -13,6 +13,7 @@ from typing import Any
 from provisioner.errors import CloudError, GpuprovError, PolicyViolation
 from stacks import failures
 from stacks.failures import Attempt
+from stacks.health import OK
 from stacks.state import GPU_INSTANCE
 
 OWN_TYPES = "gpuprov:index:"
@@ -88,6 +89,12 @@ class Drift:
     is_gone: bool
     before: Mapping[str, Any] = field(default_factory=dict)
     after: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ailment(self) -> str | None:
+        """What is wrong with a machine that runs, found now or before; ``None`` where nothing is, or that is not known."""
+        found = self.after.get("health")
+        return None if self.is_gone or found in (None, OK) else str(found)
 
     def changed(self) -> dict[str, tuple[Any, Any]]:
         """Outputs that differ: name -> (state, cloud). What the state never knew is learned, and no difference."""

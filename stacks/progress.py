@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
+from stacks.health import OK
 from stacks.outcome import Drift, Outcome, Step, describe, is_machine
 from stacks.state import GPU_INSTANCE
 
@@ -72,9 +73,12 @@ def _drift_lines(drift: Drift) -> list[str]:
     if drift.is_gone:
         shown = drift.before.get("instanceId") or drift.before.get("volumeId") or drift.id
         return [f"  ! {noun} is not there any more ({shown})"]
+    ailing = [f"  ! {noun} is impaired: {drift.ailment}"] if drift.ailment is not None else []
     changed = drift.changed()
     if drift.type == GPU_INSTANCE and "power" in changed:
         was, now = changed["power"]
-        return [f"  ! {noun} is {now}, was {was}"]
+        return [f"  ! {noun} is {now}, was {was}", *ailing]
+    if changed.pop("health", (None, None))[1] == OK:
+        ailing = [f"  ! {noun} is well again"]
     told = [name for name in changed if changed[name][1] is not None]
-    return [f"  ! {noun} differs in the cloud: {', '.join(told)}"] if told else []
+    return [*([f"  ! {noun} differs in the cloud: {', '.join(told)}"] if told else []), *ailing]

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from provisioner import tags
-from provisioner.clouds.cloud import BillableObject, Cloud, InstanceState
+from provisioner.clouds.cloud import BillableObject, Cloud, Health, InstanceState
 from provisioner.errors import CloudError, GpuprovError
 from provisioner.reaper import machines
 from provisioner.reaper.evidence import last_line, silent_since
-from stacks import failures
+from stacks import failures, health
 from stacks.clouds import cloud_of
 from stacks.documents import money, objects, outputs_document, power_of
 from stacks.inventory import Standing, describe, look
@@ -52,6 +52,8 @@ class Status:
     """The last line of the machine's watcher."""
     silent_since: str | None = None
     """Last word of a watcher that should have spoken since; ``None`` where nothing is missing."""
+    health: Health | None = None
+    """How its machine is; ``None`` where it does not run."""
     last_seen: str | None = None
     """What the cloud still says of a machine that it lists no more."""
     is_readable: bool = True
@@ -125,6 +127,7 @@ def _stack_document(status: Status) -> dict[str, Any]:
         "state": status.word,
         "price_usd_per_hour": money(total),
         "outputs": outputs_document(status.state, status.ready if status.word in ("running", UNREACHABLE) else False),
+        "health": health.spoken(status.health),
         "last_decision": status.decision,
         "unfinished": [resource.name for resource in status.state.pending_creates],
         "notes": _notes(status),
@@ -137,6 +140,9 @@ def _notes(status: Status) -> list[str]:
         notes.append(f"{status.ended}; `gpuprov up` brings it back")
     elif status.decision is not None and status.decision.get("why") and "act" not in status.decision:
         notes.append(f"{status.decision.get('state')}: {status.decision['why']}")
+    if status.health is not None and status.health.unknown is not None:
+        notes.append(f"whether it is impaired is not known: {status.health.unknown}")
+    notes += [f"impaired: {one.text}; {one.remedy}" for one in (status.health.ailments if status.health else ())]
     if status.word == UNREACHABLE:
         notes.append(
             f"its watcher has said nothing since {status.silent_since}, and the cloud says that it runs: it is kept, and bills; "
@@ -206,10 +212,19 @@ def _status(site: Site, state: StackState) -> Status:
     seen = Status(state, provider, standing, None, busy)
     try:
         seen = _watched(cloud, seen)
+        seen = _examined(cloud, seen)
         ready = ready_now(cloud, state) if seen.word == "running" else None
     except GpuprovError as error:  # what exists and what it costs is known all the same
         return replace(seen, trouble=f"its console could not be read: {error}")
     return replace(seen, ready=ready)
+
+
+def _examined(cloud: Cloud, seen: Status) -> Status:
+    """With how its machine is, where it runs."""
+    outputs = seen.state.outputs
+    if seen.word not in ("running", UNREACHABLE) or not outputs.get("instanceId"):
+        return seen
+    return replace(seen, health=health.look(cloud, placement_of(outputs), str(outputs["instanceId"])))
 
 
 def _watched(cloud: Cloud, seen: Status) -> Status:

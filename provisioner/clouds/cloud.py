@@ -189,6 +189,25 @@ class Signals:
 
 
 @dataclass(frozen=True, slots=True)
+class Ailment:
+    """One thing that is wrong with a machine that runs, or will be."""
+
+    kind: str
+    """``system-check``, ``instance-check``, ``disk-check``, or the cloud's own word for an event that it has announced."""
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a machine that runs is."""
+
+    ailments: tuple[Ailment, ...] = ()
+    unknown: str | None = None
+    """Why it could not be told."""
+
+
+@dataclass(frozen=True, slots=True)
 class Readiness:
     """One thing that a launch needs, looked at before anything is made."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from provisioner import tags
@@ -13,7 +13,7 @@ from provisioner.clouds.cloud import Instance, InstanceState
 from provisioner.errors import CapacityError, GpuprovError, NotFound, QuotaError
 from provisioner.units import DiskSpeed
 from provisioner.vocabulary import CapacityType
-from stacks import failures
+from stacks import failures, health
 from stacks.failures import Attempt
 from stacks.provider import instance_diff, journal
 from stacks.provider.disks import Zone, lost_words
@@ -107,7 +107,7 @@ class GpuInstances:
 
     def preview_create(self, news: Properties) -> Properties:
         """What is known of a machine before it is made."""
-        unknown = dict.fromkeys((name for name in OUTPUTS if name != "endpoint"), UNKNOWN)
+        unknown = dict.fromkeys((name for name in OUTPUTS if name not in ("endpoint", "health")), UNKNOWN)
         return {**echo(news, ECHOED), **wrap_map({**unknown, "provider": self.session.provider})}
 
     def create(self, urn: str, news: Properties) -> Created:
@@ -198,6 +198,8 @@ class GpuInstances:
         now = MachineState.of(
             self.session.provider, state.stack_id, instance, attached, state.groups, state.attempts, stated
         )
+        if instance.state is InstanceState.RUNNING:
+            now = replace(now, health=self._health(urn, instance))
         return Found(instance.id, {**self._outputs(now, olds), **echo(inputs, ECHOED)}, inputs)
 
     def delete(self, urn: str, olds: Properties) -> None:
@@ -228,6 +230,13 @@ class GpuInstances:
             return []
         found = self.session.cloud.find_volumes({tags.STACK_ID: state.stack_id}, [state.placement])
         return sorted(unattached - {disk.id for disk in found})
+
+    def _health(self, urn: str, instance: Instance) -> str | None:
+        """How a machine that runs is; where its cloud does not tell, that is said once."""
+        found = health.look(self.session.cloud, instance.placement, instance.id)
+        if found is not None and found.unknown is not None:
+            self.session.tell(urn, f"whether {instance.id} is impaired is not known: {found.unknown}")
+        return health.spoken(found)
 
     def _rerun(self, state: MachineState, before: Mapping[str, Any], values: Mapping[str, Any]) -> Rerun | None:
         """What is to be done where the live machine has to run something else; nothing while the inputs are not known."""

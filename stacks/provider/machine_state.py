@@ -35,6 +35,7 @@ OUTPUTS = (
     "ready",
     "endpoint",
     "power",
+    "health",
     "attempts",
     "securityGroups",
     "cloudTags",
@@ -87,6 +88,8 @@ class MachineState:
     cloud_tags: Mapping[str, str]
     groups: tuple[Group, ...]
     attempts: tuple[Attempt, ...]
+    health: str | None = None
+    """What a refresh was told of it while it ran: ``ok``, or what is wrong; ``None`` where that is not known."""
 
     @property
     def is_gone(self) -> bool:
@@ -175,6 +178,7 @@ class MachineState:
             cloud_tags=dict(outputs.get("cloudTags") or {}),
             groups=tuple(Group(g["cloud"], g["region"], g["id"]) for g in outputs.get("securityGroups") or ()),
             attempts=tuple(Attempt.from_document(entry) for entry in outputs.get("attempts") or ()),
+            health=outputs.get("health"),
         )
 
     def outputs(self) -> dict[str, Any]:
@@ -199,6 +203,7 @@ class MachineState:
             "ready": self.power is InstanceState.RUNNING,
             "endpoint": None,
             "power": self.power.value,
+            "health": self.health,
             "attempts": [attempt.to_document() for attempt in self.attempts],
             "securityGroups": [{"cloud": g.cloud, "region": g.region, "id": g.id} for g in self.groups],
             "cloudTags": dict(self.cloud_tags),

@@ -15,6 +15,7 @@ from typing import TypeVar
 from provisioner.clouds.cloud import (
     BillableObject,
     Cloud,
+    Health,
     Instance,
     InstanceRequest,
     Placement,
@@ -24,6 +25,7 @@ from provisioner.clouds.cloud import (
 )
 from provisioner.errors import Ambiguous, CredentialsError, GpuprovError, Throttled
 from provisioner.units import DiskSpeed
+from stacks import health
 from stacks.clouds import list_within
 from stacks.provider.lifeline import Lifeline
 
@@ -138,6 +140,10 @@ class PatientCloud(Cloud):
     def list_within(self, regions: Collection[str]) -> list[BillableObject]:
         """Everything of ours; see ``stacks.clouds.list_within``."""
         return self._ask(lambda: list_within(self.cloud, regions))
+
+    def read_health(self, placement: Placement, instance_id: str) -> Health | None:
+        """How a running machine is; ``None`` where its cloud tells no such thing."""
+        return self._ask(lambda: health.look(self.cloud, placement, instance_id))
 
     def read_console(self, placement: Placement, instance_id: str) -> tuple[str, ...]:
         """See ``Cloud.read_console``."""

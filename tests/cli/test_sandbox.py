@@ -132,6 +132,20 @@ def test_reclaim_and_clock(gpuprov, cloud):
     assert document(gpuprov("bill", "--running", "--format", "json"), "bill")["lines"] == []
 
 
+def test_impair(gpuprov, cloud):
+    made = create(cloud)
+    assert cloud.read_health(HERE, made.id).ailments == ()
+    assert gpuprov("impair", made.id, "--check", "system")[0] == 0
+    assert gpuprov("impair", made.id, "--event", "instance-retirement", "--after", "48h")[0] == 0
+    kinds = [one.kind for one in cloud.read_health(HERE, made.id).ailments]
+    assert kinds == ["instance-retirement", "system-check"]
+    assert gpuprov("impair", made.id, "--clear")[0] == 0
+    assert cloud.read_health(HERE, made.id).ailments == ()
+    assert gpuprov("impair", "i-0", "--check", "system")[0] == 4
+    for wrong in ((), ("--check", "system", "--clear"), ("--check", "instance", "--after", "1h")):
+        assert gpuprov("impair", made.id, *wrong)[0] == 2
+
+
 def test_vanish(gpuprov, cloud):
     made = create(cloud)
     code, out, err = gpuprov("vanish", made.id)

@@ -105,6 +105,21 @@ def test_stop_start_and_drift(make_bench):
     assert same.document["changes"]["same"] == 2, same.err
     assert same.document["outputs"]["expires_at"] == outputs["expires_at"]
 
+    bench.sandbox("impair", made["instance_id"], "--check", "system")
+    for command in (("refresh", "demo"), ("preview", str(bench.spec))):
+        shown = bench.run(*command, "--format", "json")
+        assert shown.code == 0, shown.err
+        (entry,) = [one for one in shown.document["drift"] if one["name"] == "instance"]
+        assert "the host's status check fails" in entry["health"]
+        assert entry["gone"] is False
+    told = bench.run("status", "demo", "--format", "json").document["stacks"][0]
+    assert told["state"] == "running"
+    assert any("stop and start it" in note for note in told["notes"])
+    kept = bench.up()
+    assert kept.code == 0, kept.err
+    assert "is impaired: the host's status check fails" in kept.err
+    assert kept.document["outputs"]["instance_id"] == made["instance_id"]
+
     bench.sandbox("vanish", made["instance_id"])
     drifted = bench.run("refresh", "demo", "--format", "json")
     assert [entry["gone"] for entry in drifted.document["drift"] if entry["name"] == "instance"] == [True]

@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.fakes import aws_disks as _disks  # noqa: F401 - patches what it plays
+from tests.fakes import aws_health as _health  # noqa: F401 - patches what it plays
 from tests.fakes import aws_limits as limits
 from tests.fakes import aws_reservations as _reservations  # noqa: F401 - patches what it plays
 from tests.fakes import aws_rules as rules

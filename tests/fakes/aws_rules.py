@@ -48,6 +48,8 @@ class Rules:
     visibility_s: float = 0.0
     boot_s: float = 0.0
     ending_s: float = 0.0
+    health: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Machine -> what its status checks and events say, where they are not well."""
     modifying_s: float = 0.0
     """How long a change of a disk takes, in which no other is accepted."""
     spot_requests: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -6,6 +6,7 @@ import pytest
 from pulumi.automation.events import EngineEvent
 
 from provisioner.errors import CapacityError, CloudError, PolicyViolation
+from stacks.documents import drift as drift_documents
 from stacks.failures import Attempt, encode, encode_attempt
 from stacks.outcome import Changes, EventLog, describe
 from stacks.progress import Progress, drift_lines, preview_lines
@@ -145,6 +146,36 @@ def test_a_refresh_of_its_own_ends_in_other_words(how):
     assert outcome.changes.is_empty
     assert not any(drift.changed() or drift.is_gone for drift in outcome.drift)
     assert preview_lines(outcome) == ["  no changes"]
+
+
+ILL = "the host's status check fails: stop and start it"
+
+
+@pytest.mark.parametrize(("before", "changes"), [("ok", {"health": ("ok", ILL)}), (ILL, {}), (None, {})])
+def test_an_impaired_machine_is_drift_as_long_as_it_is_impaired(before, changes):
+    outcome = log_of(
+        step("resourcePreEvent", "refresh", old={"health": before}, new={"health": before}),
+        step("resOutputsEvent", "refresh", old={"health": before}, new={"health": ILL}),
+    ).outcome()
+    (found,) = outcome.drift
+    assert (found.changed(), found.ailment, found.is_gone) == (changes, ILL, False)
+    assert drift_lines(outcome) == [f"  ! GpuInstance instance is impaired: {ILL}"]
+    (document,) = drift_documents(outcome.drift)
+    assert (document["health"], document["gone"]) == (ILL, False)
+    assert outcome.changes.is_empty
+
+
+def test_a_machine_that_is_well_again_is_said_once():
+    outcome = log_of(
+        step("resourcePreEvent", "refresh", old={"health": ILL}, new={}),
+        step("resOutputsEvent", "refresh", old={"health": ILL}, new={"health": "ok"}),
+    ).outcome()
+    assert drift_lines(outcome) == ["  ! GpuInstance instance is well again"]
+    unknown = log_of(
+        step("resourcePreEvent", "refresh", old={"health": "ok"}, new={}),
+        step("resOutputsEvent", "refresh", old={"health": "ok"}, new={}),
+    ).outcome()
+    assert drift_lines(unknown) == []
 
 
 def test_p18_an_interrupted_machine_is_drift():

@@ -17,6 +17,7 @@ for _command in (
     limits.capacity,
     limits.quota,
     events.reclaim,
+    events.impair,
     events.vanish,
     events.clock,
     signals.telemetry,

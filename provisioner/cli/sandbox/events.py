@@ -9,7 +9,9 @@ import click
 from provisioner.cli import settings
 from provisioner.cli.groups import CommandGroup
 from provisioner.cli.sandbox.output import controls, format_option, length, print_document
+from provisioner.clouds.sandbox import health
 from provisioner.clouds.sandbox.cloud import SandboxCloud
+from provisioner.errors import UsageError
 from provisioner.tags import format_time
 from provisioner.units import format_duration
 
@@ -27,6 +29,27 @@ def reclaim(instance_id: str, notice: timedelta | None, output: str) -> None:
         print_document("reclaim", id=instance_id, reclaimed_at=format_time(moment))
         return
     click.echo(f"{instance_id}: interruption notice given, taken back at {format_time(moment)}")
+
+
+@click.command("impair")
+@click.argument("instance_id", metavar="ID")
+@click.option("--check", type=click.Choice(sorted(health.CHECKS)), help="Let this status check fail.")
+@click.option("--event", type=click.Choice(health.EVENTS), help="Let the cloud announce this event.")
+@click.option("--after", metavar="DURATION", type=length, help="When the event begins (default: 24h).")
+@click.option("--clear", is_flag=True, help="Let it be well again.")
+def impair(instance_id: str, check: str | None, event: str | None, after: timedelta | None, clear: bool) -> None:
+    """Let machine ID ail: a failing status check, or an event that is announced; `refresh` and `status` show it."""
+    if [check is not None, event is not None, clear].count(True) != 1:
+        raise UsageError("say one of --check, --event and --clear")
+    if after is not None and event is None:
+        raise UsageError("--after goes with --event")
+    if clear:
+        controls().heal(instance_id)
+        settings.say(f"{instance_id} is well again")
+        return
+    kind = health.CHECKS[check] if check is not None else str(event)
+    controls().impair(instance_id, kind, (after or timedelta(hours=24)) if event is not None else None)
+    settings.say(f"{instance_id}: {kind}")
 
 
 @click.command("vanish")

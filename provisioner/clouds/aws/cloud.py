@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from provisioner.clouds.aws.health import read_health
 from provisioner.clouds.aws.images import Images
 from provisioner.clouds.aws.instances import Instances
 from provisioner.clouds.aws.inventory import Inventory
@@ -24,6 +25,7 @@ from provisioner.clouds.aws.strays import Strays
 from provisioner.clouds.aws.views import CLOUD
 from provisioner.clouds.cloud import (
     BillableObject,
+    Health,
     Instance,
     InstanceRequest,
     Placement,
@@ -187,6 +189,10 @@ class AwsCloud:
     def survey(self) -> Survey:
         """What the account lists, and the regions that do not answer."""
         return self._inventory.survey()
+
+    def read_health(self, placement: Placement, instance_id: str) -> Health:
+        """Status checks and announced events of a running machine; what may not be read is unknown."""
+        return read_health(self._api, placement, instance_id)
 
     def read_console(self, placement: Placement, instance_id: str) -> tuple[str, ...]:
         """See ``Cloud.read_console``."""

@@ -40,6 +40,9 @@ CHOOSE = (
 STRAYS = ("ec2:DescribeAddresses", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSnapshots")
 """Reading what only ``gc`` looks for."""
 
+HEALTH = "ec2:DescribeInstanceStatus"
+"""Reading whether a machine is impaired; without it that is unknown, and nothing else changes."""
+
 WATCH = ("cloudwatch:GetMetricData", "cloudwatch:ListMetrics", "ec2:GetConsoleOutput")
 """Reading what a machine does: ``reap``, ``logs``, and the last decision in ``status``."""
 
@@ -67,8 +70,10 @@ _TAG = "ec2:CreateTags"
 PURPOSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "plan": (),
-        "status": tuple(sorted({*LOOK, "ec2:GetConsoleOutput"})),
-        "up": tuple(sorted({*LOOK, *CHOOSE, "ec2:GetConsoleOutput", *_CREATED, *CHANGE, *POWER, *END, *SWEEP, _TAG})),
+        "status": tuple(sorted({*LOOK, HEALTH, "ec2:GetConsoleOutput"})),
+        "up": tuple(
+            sorted({*LOOK, *CHOOSE, HEALTH, "ec2:GetConsoleOutput", *_CREATED, *CHANGE, *POWER, *END, *SWEEP, _TAG})
+        ),
         "reap": tuple(sorted({*LOOK, *WATCH, "ec2:StopInstances", *END, _TAG})),
         "gc": tuple(sorted({*LOOK, *STRAYS, *END, *SWEEP, *END_STRAYS})),
     }
@@ -104,7 +109,7 @@ def _document(statements: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 def _statements(purpose: str) -> list[dict[str, Any]]:
     """Readings on everything, then makings, changes and ends bound to the tag."""
     actions = PURPOSES[purpose]
-    reads = [action for action in actions if action in (*LOOK, *CHOOSE, *WATCH, *STRAYS)]
+    reads = [action for action in actions if action in (*LOOK, *CHOOSE, *WATCH, *STRAYS, HEALTH)]
     bound = [action for action in actions if action in (*CHANGE, *POWER, *END, *SWEEP, *END_STRAYS)]
     found = [_statement("Read", reads, ["*"])] if reads else []
     for action in (action for action in actions if action in _CREATED):

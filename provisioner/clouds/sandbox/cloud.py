@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from provisioner.clouds.cloud import (
     BillableObject,
+    Health,
     Instance,
     InstanceRequest,
     Placement,
@@ -18,7 +19,7 @@ from provisioner.clouds.cloud import (
     Volume,
     VolumeRequest,
 )
-from provisioner.clouds.sandbox import instances, inventory, machines, metrics, network, storage
+from provisioner.clouds.sandbox import health, instances, inventory, machines, metrics, network, storage
 from provisioner.clouds.sandbox.api import Api
 from provisioner.clouds.sandbox.call import About, Call
 from provisioner.clouds.sandbox.clock import Host, from_us
@@ -188,6 +189,11 @@ class SandboxCloud:
     def list_objects(self) -> list[BillableObject]:
         """See ``Cloud.list_objects``."""
         return self._api.perform(About("list_objects"), inventory.list_objects)
+
+    def read_health(self, placement: Placement, instance_id: str) -> Health:
+        """How a machine is: well, unless ``sandbox impair`` says otherwise."""
+        about = About("read_health", placement.key, object_id=instance_id)
+        return self._api.perform(about, lambda call: health.read(call.connection, instance_id))
 
     def read_console(self, placement: Placement, instance_id: str) -> tuple[str, ...]:
         """See ``Cloud.read_console``."""

@@ -14,6 +14,7 @@ from provisioner.clouds.sandbox import (
     capacity,
     clock,
     faults,
+    health,
     journal,
     latencies,
     machines,
@@ -151,6 +152,34 @@ class Controls:
             machines.save(call.connection, replace(machine, reclaim_us=at_us))
             power.settle(call.connection, call.now_us)
             return clock.from_us(at_us)
+
+    def impair(self, instance_id: str, kind: str, after: timedelta | None = None) -> None:
+        """Let a running machine ail: a status check that fails, or an event that its cloud announces.
+
+        Args:
+            instance_id: the machine.
+            kind: as in ``sandbox.health``.
+            after: when an event is to begin, from now.
+
+        Raises:
+            NotFound: there is no such machine.
+            UsageError: the time is negative or endless.
+        """
+        with self._act() as call:
+            machine = self._machine(call, instance_id)
+            if after is not None and not timedelta(0) <= after <= clock.FURTHEST:
+                raise UsageError(f"an event begins within {clock.FURTHEST.days} days from now")
+            begins_us = None if after is None else call.now_us + clock.duration_us(after)
+            health.write(call.connection, machine.id, kind, begins_us)
+
+    def heal(self, instance_id: str) -> None:
+        """Let a machine be well again.
+
+        Raises:
+            NotFound: there is no such machine.
+        """
+        with self._act() as call:
+            health.clear(call.connection, self._machine(call, instance_id).id)
 
     def vanish(self, object_id: str) -> str:
         """Make a machine, disk or security group disappear without a trace; its bill ends.

@@ -8,7 +8,7 @@ from datetime import timedelta
 from fractions import Fraction
 
 from provisioner.clouds.cloud import Instance, InstanceRequest, InstanceState, Placement
-from provisioner.clouds.sandbox import capacity, latencies, machines, network, power, quota, spans, tokens
+from provisioner.clouds.sandbox import capacity, health, latencies, machines, network, power, quota, spans, tokens
 from provisioner.clouds.sandbox.call import Call, Effect
 from provisioner.clouds.sandbox.clock import duration_us, from_us
 from provisioner.clouds.sandbox.errors import not_found, out_of_capacity, rejected, token_spent
@@ -114,6 +114,7 @@ def start(call: Call, placement: Placement, instance_id: str) -> Instance:
     quota.check(call.connection, quota.Demand.of(machine))
     if not capacity.has_room(call.connection, machine.placement.key):
         raise out_of_capacity(machine.placement, zones=(machine.zone,))
+    health.clear(call.connection, machine.id)  # it comes up on another host
     ready_us = call.now_us + latencies.read_us(call.connection, "boot")
     return view(call, _move(call, machine, InstanceState.PENDING, ready_us))
 

@@ -48,6 +48,7 @@ def life(rig, cloud, key, **request):
     cloud.delete_security_group(place, group)
     cloud.list_objects()
     cloud.read_console(place, machine.id)
+    cloud.read_health(place, machine.id)
 
 
 def make_strays(rig):
@@ -109,7 +110,7 @@ def test_up_is_allowed_what_it_calls_and_nothing_more(aws_rig):
 @pytest.mark.parametrize(
     ("purpose", "calls"),
     [
-        ("status", ("read_console",)),
+        ("status", ("read_console", "read_health")),
         ("reap", ("read_console", "read_signals", "set_tags", "stop_instance", "terminate_instance")),
         ("gc", ("terminate_instance", "delete_volume", "delete_security_group")),
     ],

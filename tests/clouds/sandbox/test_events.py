@@ -33,6 +33,20 @@ def test_a_spot_machine_is_taken_back_after_its_notice(box):
     assert [line.kind for line in box.controls.bill(running_only=True).lines] == ["volume"]
 
 
+def test_a_stop_and_start_moves_an_impaired_machine_to_another_host(box):
+    made = box.running()
+    box.controls.impair(made.id, "system-check")
+    (ailment,) = box.cloud.read_health(box.here, made.id).ailments
+    assert "stop and start it" in ailment.remedy
+    assert box.see(made).state is InstanceState.RUNNING
+    box.cloud.stop_instance(box.here, made.id)
+    box.wait()
+    box.cloud.start_instance(box.here, made.id)
+    assert box.cloud.read_health(box.here, made.id).ailments == ()
+    with pytest.raises(UsageError, match="an event begins within"):
+        box.controls.impair(made.id, "instance-stop", timedelta(days=-1))
+
+
 def test_gcp_gives_half_a_minute_and_stops_a_machine_that_shall_stop(gcp_box):
     spot = replace(gcp_box.here, capacity_type=gcp_box.spot.capacity_type)
     ends = gcp_box.running("token-1", placement=spot)
