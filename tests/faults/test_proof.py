@@ -12,8 +12,9 @@ import pytest
 
 from tests.faults import replay
 from tests.faults.world import journal_steps
-from tests.proofs import faults
+from tests.proofs import faults, kill
 from tests.proofs.spread import Count, Ledger, Part, Progress, play, scratch
+from tests.stacks.kill import Blow, Wound
 
 
 def _counted(cases: Sequence[int]) -> Count:
@@ -136,3 +137,24 @@ def test_a_seed_plays_the_same_each_time(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_name_that_no_case_has_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert replay.main(["replace, crash after at 999"]) == 2
     assert "there is no case" in capsys.readouterr().err
+
+
+def test_the_pages_name_what_did_not_heal_and_how_much_was_played() -> None:
+    counts = [
+        Count("single faults", 1_234, ["replace, crash after at 3: two"], Counter({1: 1_200, 2: 33}), took_s=90.0)
+    ]
+    text = faults.page(counts, {"create": 43}, 7, "abc with changes")
+    assert "| single faults | 1,234 | 1 | 1: 1200, 2: 33 |  | 1 | 0.0000 | 1.5 min |" in text
+    assert "- replace, crash after at 3: two" in text
+    assert "commit abc with changes · seed 7" in text
+
+
+def test_the_page_of_kills_counts_those_after_the_first_change() -> None:
+    blow = Blow(0, "caller", True, 0.5, "end")
+    made = Wound(blow, 3.0, "creating instance", 0, 0, 1, 1, (), False)
+    early = Wound(blow, 0.1, "before the stack", 0, 0, 1, 1, (), False)
+    lost = Wound(blow, 3.0, "has launch", 0, 0, 2, 1, ("i-1",), False)
+    text = kill.page([made, early, lost], 7.5, 7, "abc")
+    assert "2 of 3 fell after that change." in text
+    assert "| caller | 3 | 2 | 1 |" in text
+    assert "NOT HEALED" in text.partition("## Not healed")[2]
