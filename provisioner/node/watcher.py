@@ -46,7 +46,12 @@ Source: EC2 user guide, "Spot Instance interruption notices" (check every 5 seco
 """
 HOOK_HOLDS_S = 300.0
 """A checkpoint of this age is good enough for a shutdown: the hook has run for it, or for a notice, a moment ago."""
+<<<<<<< HEAD
 IDLE_TAG = "gpuprov:idle-after"
+=======
+IDLE_MIN_S, IDLE_MAX_S = 300.0, 3600.0
+"""Bounds of a measured wait, as of a predicted one."""
+>>>>>>> cd15fa4 (Wait as long as the measured start; tell of clocks, reboots and the reaper's cost on the idle proof's page, its kills side by side)
 MARK = "gpuprov"
 """First key of our lines on the console."""
 
@@ -303,7 +308,8 @@ class Watch:
         if self._answers(config["ready"]):
             self.ready = True
             self.node.say(state="ready", run=config.get("run_digest"), after_s=round(now_s))
-            self._mark_ready()
+            self.measured(now_s)
+            self._mark_ready(now_s)
             return False
         limit_s = config.get("ready_limit_s")
         # Since boot: a watcher that is started again and again must not begin to count anew.
@@ -312,10 +318,15 @@ class Watch:
         self.node.end(f"not ready after {float(limit_s):.0f} s", "never-ready", tail=self._tail())
         return True
 
-    def _mark_ready(self) -> None:
+    def measured(self, start_s: float) -> None:
+        """``idle.after: auto``: from now on wait as long as this very start has taken, not as long as the plan thought."""
+        if self.node.config.get("idle_auto"):
+            self.rules = replace(self.rules, window_s=min(IDLE_MAX_S, max(IDLE_MIN_S, start_s)))
+
+    def _mark_ready(self, now_s: float) -> None:
         with suppress(OSError):  # a full disk: a watcher that starts again then asks once more
             self.node.state.mkdir(parents=True, exist_ok=True)
-            (self.node.state / "ready").write_text(boot_id(self.node.root))
+            (self.node.state / "ready").write_text(f"{boot_id(self.node.root)} {now_s:.0f}")
 
     def _answers(self, probe: Mapping[str, Any]) -> bool:
         try:
@@ -348,7 +359,11 @@ class Watch:
         if what == self.said and now_s - self.said_at_s < HEARTBEAT_S:
             return
         self.said, self.said_at_s = what, now_s
+<<<<<<< HEAD
         after = self.after_s
+=======
+        after = self.rules.window_s if self.node.config.get("idle_after_s") else None
+>>>>>>> cd15fa4 (Wait as long as the measured start; tell of clocks, reboots and the reaper's cost on the idle proof's page, its kills side by side)
         ends = None if not after or decision.state != "quiet" else round(float(after) - decision.quiet_s)
         self.node.say(
             state=decision.state, why=decision.reason, idle_after_s=after, ends_in_s=ends, **_evidence(decision)
@@ -390,7 +405,11 @@ def watch(node: Node, looks: int | None = None) -> None:
         begun = time.monotonic()
         # A watcher that was killed and started again must not wait for readiness anew.
         try:
-            loop.ready = loop.ready or (ready.exists() and ready.read_text() == boot_id(node.root))
+            if not loop.ready and ready.exists():
+                boot, _, start_s = ready.read_text().rpartition(" ")
+                if boot == boot_id(node.root):
+                    loop.ready = True
+                    loop.measured(float(start_s))
             loop.glance()
             loop.look()
             while node.clock is None and (left_s := node.period_s - (time.monotonic() - begun)) > 0:

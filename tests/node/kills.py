@@ -5,6 +5,7 @@ Most runs have injected time; a few are played by the real clocks, with a lease 
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -32,6 +33,9 @@ class DeadMan:
     seed: int
     late_s: float
     was_early: bool
+    step_s: float = 0.0
+    """By which the guest's wall clock jumped at the kill."""
+    was_rebooted: bool = False
 
     @property
     def is_in_time(self) -> bool:
@@ -39,8 +43,10 @@ class DeadMan:
 
 
 def kill_runs(folder: Path, count: int) -> list[DeadMan]:
-    """``count`` runs of each mode."""
-    return [run(folder / f"{mode}-{seed}", mode, seed) for mode in MODES for seed in range(count)]
+    """``count`` runs of each mode, one on each core at a time; their time is injected."""
+    cases = [(mode, seed) for mode in MODES for seed in range(count)]
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return list(pool.map(lambda case: run(folder / f"{case[0]}-{case[1]}", *case), cases))
 
 
 def run(folder: Path, mode: str, seed: int) -> DeadMan:
@@ -51,6 +57,7 @@ def run(folder: Path, mode: str, seed: int) -> DeadMan:
         killed_at_s = random.uniform(30, 420)
         reboot_at_s = random.uniform(30, 420) if random.random() < 1 / 3 else None
         step_s, lease_end_s, passed_s = random.choice(STEPS_S), LEASE_S, 0.0
+        was_rebooted = False
         is_renewed, was_killed = True, False
         while True:
             if passed_s >= killed_at_s and not was_killed:
@@ -69,13 +76,14 @@ def run(folder: Path, mode: str, seed: int) -> DeadMan:
                 # A look that is killed half-way; the timer starts the next one.
                 _kill(rig, "tick", random.uniform(0, 0.2))
             if rig.tick():
-                return DeadMan(mode, seed, passed_s - lease_end_s, was_early=passed_s < lease_end_s - 2)
+                was_early = passed_s < lease_end_s - 2
+                return DeadMan(mode, seed, passed_s - lease_end_s, was_early, step_s, was_rebooted)
             if passed_s > 6000:
-                return DeadMan(mode, seed, passed_s - lease_end_s, was_early=False)
+                return DeadMan(mode, seed, passed_s - lease_end_s, False, step_s, was_rebooted)
             passed_s += PERIOD_S
             rig.pass_time(PERIOD_S, step_s=step_s if abs(passed_s - killed_at_s) < PERIOD_S / 2 else 0.0)
             if reboot_at_s is not None and passed_s >= reboot_at_s:
-                reboot_at_s = None
+                reboot_at_s, was_rebooted = None, True
                 rig.boot("boot-2")
                 rig.now_s = 0.0
 

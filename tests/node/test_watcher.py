@@ -5,6 +5,10 @@ from __future__ import annotations
 import struct
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from provisioner.node import watcher
+from provisioner.node.idleness import Rules
 from provisioner.node.watcher import GLANCE_S, HOOK_S
 
 LAPTOP = "0A0B0C0D"
@@ -342,13 +346,38 @@ def test_x3_a_rebalance_recommendation_alone_drains_nothing(make_bench):
     assert "interrupted" not in [line["state"] for line in bench.rig.lines]
 
 
+@pytest.mark.parametrize(("start_s", "waits_s"), [(40, 300), (900, 900), (9000, 3600)])
+def test_a_measured_start_takes_the_place_of_the_predicted_one(make_bench, start_s, waits_s):
+    bench = make_bench(run=True, idle_auto=True, idle_after_s=1200, ready_limit_s=99_999)
+    bench.rig.config["ready"] = {"path": "/health", "port": bench.rig.metadata.port}
+    bench.rig.write("unit", ACTIVE)
+    bench.look()
+    assert bench.rig.lines[-1]["idle_after_s"] == 1200
+    bench.rig.metadata.pages["/health"] = "ok"
+    bench.rig.now_s = float(start_s) - 30
+    bench.look()
+    assert bench.watch.rules.window_s == waits_s
+    again = type(bench.watch)(bench.node, Rules(1200.0))
+    bench.watch = again
+    watcher.watch(bench.node, looks=1)
+    assert bench.rig.lines[-1]["idle_after_s"] == waits_s
+
+
+def test_a_stated_wait_stays_what_it_is(make_bench):
+    bench = make_bench(run=True, idle_after_s=1200, ready_limit_s=99_999)
+    bench.rig.config["ready"] = {"path": "/health", "port": bench.rig.metadata.port}
+    bench.rig.metadata.pages["/health"] = "ok"
+    bench.rig.write("unit", ACTIVE)
+    bench.look()
+    assert bench.watch.rules.window_s == 1200
+
+
 def test_a_hook_that_hangs_is_cut_at_its_limit(make_bench):
     bench = make_bench(hook=["sleep", "60"])
     assert bench.node.hook(1.0) is False
 
 
 def test_a_broken_watcher_look_is_told_and_the_next_one_goes_on(make_bench, monkeypatch):
-    from provisioner.node import watcher
 
     bench = make_bench()
     calls = []
