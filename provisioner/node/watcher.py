@@ -46,12 +46,9 @@ Source: EC2 user guide, "Spot Instance interruption notices" (check every 5 seco
 """
 HOOK_HOLDS_S = 300.0
 """A checkpoint of this age is good enough for a shutdown: the hook has run for it, or for a notice, a moment ago."""
-<<<<<<< HEAD
 IDLE_TAG = "gpuprov:idle-after"
-=======
 IDLE_MIN_S, IDLE_MAX_S = 300.0, 3600.0
 """Bounds of a measured wait, as of a predicted one."""
->>>>>>> cd15fa4 (Wait as long as the measured start; tell of clocks, reboots and the reaper's cost on the idle proof's page, its kills side by side)
 MARK = "gpuprov"
 """First key of our lines on the console."""
 
@@ -210,6 +207,9 @@ class Watch:
     idle_tag: str = field(init=False)
     """What the tag said when ``after_s`` was read from it, or when the machine was made."""
 
+    measured_s: float | None = None
+    """What the start of this machine has taken, within bounds."""
+
     def __post_init__(self) -> None:
         node = self.node
         self.after_s = node.config.get("idle_after_s")
@@ -235,7 +235,7 @@ class Watch:
         if tag == self.idle_tag or not tag:
             return
         made_s = self.node.config.get("idle_after_s")
-        words: dict[str, float | None] = {"none": None, "auto": float(made_s or 3600)}
+        words: dict[str, float | None] = {"none": None, "auto": self.measured_s or float(made_s or 3600)}
         after_s = words[tag] if tag in words else _seconds(tag)
         if after_s is None and tag != "none":
             return
@@ -320,8 +320,10 @@ class Watch:
 
     def measured(self, start_s: float) -> None:
         """``idle.after: auto``: from now on wait as long as this very start has taken, not as long as the plan thought."""
-        if self.node.config.get("idle_auto"):
-            self.rules = replace(self.rules, window_s=min(IDLE_MAX_S, max(IDLE_MIN_S, start_s)))
+        self.measured_s = min(IDLE_MAX_S, max(IDLE_MIN_S, start_s))
+        if self.idle_tag == "auto" and self.after_s:
+            self.after_s = self.measured_s
+            self.rules = replace(self.rules, window_s=self.measured_s)
 
     def _mark_ready(self, now_s: float) -> None:
         with suppress(OSError):  # a full disk: a watcher that starts again then asks once more
@@ -359,11 +361,7 @@ class Watch:
         if what == self.said and now_s - self.said_at_s < HEARTBEAT_S:
             return
         self.said, self.said_at_s = what, now_s
-<<<<<<< HEAD
         after = self.after_s
-=======
-        after = self.rules.window_s if self.node.config.get("idle_after_s") else None
->>>>>>> cd15fa4 (Wait as long as the measured start; tell of clocks, reboots and the reaper's cost on the idle proof's page, its kills side by side)
         ends = None if not after or decision.state != "quiet" else round(float(after) - decision.quiet_s)
         self.node.say(
             state=decision.state, why=decision.reason, idle_after_s=after, ends_in_s=ends, **_evidence(decision)

@@ -71,7 +71,6 @@ def config(workload: Mapping[str, Any], node: Mapping[str, Any], offer: Placemen
     has_run = workload.get("run") is not None
     return {
         "idle_after_s": idle_after_s(workload, node),
-        "idle_auto": has_run and lifetime.idle_after(workload) == AUTO,
         "gpu_only": bool(part(lifecycle, "idle").get("gpu_only")),
         "then": "stop" if stops(workload, node, offer) else "terminate",
         "lifetime_s": lives.total_seconds() if lives is not None else None,

@@ -348,7 +348,7 @@ def test_x3_a_rebalance_recommendation_alone_drains_nothing(make_bench):
 
 @pytest.mark.parametrize(("start_s", "waits_s"), [(40, 300), (900, 900), (9000, 3600)])
 def test_a_measured_start_takes_the_place_of_the_predicted_one(make_bench, start_s, waits_s):
-    bench = make_bench(run=True, idle_auto=True, idle_after_s=1200, ready_limit_s=99_999)
+    bench = make_bench(run=True, idle_tag="auto", idle_after_s=1200, ready_limit_s=99_999)
     bench.rig.config["ready"] = {"path": "/health", "port": bench.rig.metadata.port}
     bench.rig.write("unit", ACTIVE)
     bench.look()
