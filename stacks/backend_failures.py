@@ -17,7 +17,9 @@ _KEYS = re.compile(
     re.IGNORECASE,
 )
 _PASSPHRASE = re.compile(r"incorrect passphrase|passphrase must be set", re.IGNORECASE)
-_NEWER = re.compile(r"deployment (version|schema)|unsupported (version|schema)|newer (than|version)", re.IGNORECASE)
+_NEWER = re.compile(
+    r"deployment (version|schema)|unsupported (checkpoint )?(version|schema)|newer (than|version)", re.IGNORECASE
+)
 _BLOB = re.compile(r",? ?(RequestID|HostID): ?[^,]*")
 
 

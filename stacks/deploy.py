@@ -172,6 +172,25 @@ class Session:
         for path in (directory / f"Pulumi.{self.stack}.yaml", directory / "Pulumi.yaml"):
             path.unlink(missing_ok=True)
 
+    def require_free(self) -> None:
+        """Refuse before a cloud is told to change what another host works on.
+
+        The engine looks only when it starts; locks of a file backend were looked at when the session began.
+
+        Raises:
+            CloudError: somebody holds the stack; it is said who, and since when.
+        """
+        if self.site.backend.is_local:
+            return
+        try:
+            # Importing the state that is there needs the lock, and changes nothing.
+            workspace.edit(self._open(None, None), lambda _: True)
+        except ConcurrentUpdateError as error:
+            if not self._clear_remote_locks(error):
+                raise self._translate(error) from None
+        except CommandError as error:
+            raise self._translate(error) from None
+
     def cancel_remote_lock(self) -> tuple[EngineLock, ...]:
         """Clear the locks of a remote backend, because a person said so.
 

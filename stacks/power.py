@@ -33,6 +33,7 @@ def stop_machine(session: Session, state: StackState, provider: str) -> Outcome:
     cloud = cloud_of(state, provider, session.site.home)
     instance = machine_of(state, cloud)
     if instance.state is not InstanceState.STOPPED:
+        session.require_free()
         facts = lifetime.part(state.instance.inputs, "node") if state.instance is not None else {}
         if node.disk_of(facts, instance.placement) != "network":
             session.watch.say("what lies on its local NVMe disks is lost with the stop; its root and data disks stay")
@@ -53,6 +54,7 @@ def start_machine(session: Session, state: StackState, provider: str) -> Outcome
     instance = machine_of(state, cloud)
     if instance.state is InstanceState.RUNNING:
         return session.refresh(provider)
+    session.require_free()
     if instance.state is InstanceState.STOPPING:
         instance = _until(cloud, instance, InstanceState.STOPPED)
     renew(session, state, cloud, instance)

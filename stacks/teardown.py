@@ -85,6 +85,7 @@ def end_stack(session: Session, state: StackState, provider: str, *, keep_data: 
     shows_until_s = monotonic() + (VISIBILITY.total_seconds() if _may_hide_something(state, provider) else 0.0)
     before = _look(cloud, state)
     if pending.has_cut_machine(state):
+        session.require_free()  # what looks cut off may be in another host's hands just now
         _end_unrecorded_machines(cloud, before, state, session.watch.say)
     outcome = _destroy(session, state, provider, keep_data=keep_data)
     after = session.state()

@@ -68,6 +68,12 @@ def test_a_stack_lives_in_a_bucket(bench, bucket):
     assert same.code == 0, same.err
     assert same.document["changes"] == {"create": 0, "update": 0, "replace": 0, "delete": 0, "same": 3}
 
+    leave_lock(bucket, "another-host", 7)
+    kept = bench.run("stop", "demo")
+    assert kept.code == 4, kept.err
+    assert "locked by ana on another-host" in kept.err
+    assert [machine.state for machine in bench.machines()] == ["running"]  # nothing was changed under the lock
+
     # Runners share host names: a dead pid of this host's name is no proof, unless we started that engine.
     for host in ("another-host", socket.gethostname()):
         leave_lock(bucket, host, 2**22 + 1)

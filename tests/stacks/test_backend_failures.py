@@ -18,6 +18,7 @@ LISTING = "error listing stacks: could not list bucket: blob (code=Unknown): ope
         (f"{LISTING}get identity: get credentials: failed to refresh cached credentials, no EC2 IMDS role found", 3, "log in"),
         (f"{LISTING}https response error StatusCode: 403, RequestID: r, api error ExpiredToken: old", 3, "log in"),
         ("getting secrets manager: passphrase must be set with PULUMI_CONFIG_PASSPHRASE", 2, "PULUMI_CONFIG_PASSPHRASE"),
+        ("failed to load checkpoint: unsupported checkpoint version 99", 4, "version of gpuprov"),
         ("constructing secrets manager of type passphrase: incorrect passphrase", 2, "PULUMI_CONFIG_PASSPHRASE"),
     ],
 )  # fmt: skip
