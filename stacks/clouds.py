@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from provisioner.clouds.cloud import BillableObject, Cloud, Survey
+from provisioner.clouds.cloud import BillableObject, Cloud, Placement, Survey
 from provisioner.errors import GpuprovError, UsageError
 from stacks.state import StackState
 
@@ -21,6 +21,17 @@ class Accounted(Protocol):
 
     def account(self) -> str:
         """Number or name of the account."""
+        ...
+
+
+@runtime_checkable
+class Walled(Protocol):
+    """A cloud that can say what somebody has changed on a security group."""
+
+    def foreign_rules(
+        self, placement: Placement, group_id: str, cidrs: Sequence[str], ports: Sequence[int]
+    ) -> tuple[str, ...]:
+        """Rules that are other than the stated ones, for people."""
         ...
 
 

@@ -17,7 +17,7 @@ from stacks import failures, health
 from stacks.failures import Attempt
 from stacks.provider import instance_diff, journal
 from stacks.provider.disks import Zone, lost_words
-from stacks.provider.failover import Failed, Failover, Unfinished
+from stacks.provider.failover import Failed, Failover, Unfinished, access
 from stacks.provider.identity import Slot
 from stacks.provider.inputs import (
     ROOT_VOLUME_BYTES,
@@ -200,7 +200,24 @@ class GpuInstances:
         )
         if instance.state is InstanceState.RUNNING:
             now = replace(now, health=self._health(urn, instance))
-        return Found(instance.id, {**self._outputs(now, olds), **echo(inputs, ECHOED)}, inputs)
+        outputs = {**self._outputs(now, olds), **echo(inputs, ECHOED), **self._opened(urn, olds, now)}
+        return Found(instance.id, outputs, inputs)
+
+    def _opened(self, urn: str, olds: Properties, now: MachineState) -> Properties:
+        """The output that tells of rules which somebody has changed on the machine's group; empty where they are the spec's.
+
+        A port that was opened by hand stays open until the next ``up``, so a refresh must show it.
+        """
+        opened: list[str] = []
+        here = (now.placement.cloud, now.placement.region)
+        for group in (group for group in now.groups if (group.cloud, group.region) == here and not now.is_gone):
+            cidrs, ports = access(at("workload", plain_map(olds), read_mapping))
+            opened += self.session.cloud.foreign_rules(group.placement, group.id, cidrs, ports)
+        if opened:
+            self.session.tell(
+                urn, f"security group: {'; '.join(opened)}, and the spec says otherwise; `up` puts it right"
+            )
+        return wrap_map({"foreignRules": opened})
 
     def delete(self, urn: str, olds: Properties) -> None:
         """End the machine, and any other of its slot, and the groups; return when the cloud confirms it.
@@ -292,7 +309,7 @@ class GpuInstances:
 
     def _outputs(self, state: MachineState, inputs: Properties) -> Properties:
         """The machine's outputs with the inputs that they repeat; tags that hold a secret stay sealed."""
-        written = wrap_map(state.outputs())
+        written = wrap_map({**state.outputs(), "foreignRules": []})
         written["cloudTags"] = replaced(inputs.get("tags"), state.cloud_tags)
         return {**echo(inputs, ECHOED), **written}
 

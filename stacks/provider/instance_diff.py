@@ -186,6 +186,8 @@ def _changes_in_place(
         return changed
     if len(volumes) != len(state.volume_ids):
         changed["volumes"] = False
+    if olds.get("foreignRules"):
+        changed["workload"] = False  # its `access`
     if "workload" in known and ("tags" in known or "tags" not in news):
         stated = at("tags", known, read_tags) if known.get("tags") else {}
         owner = _mapping(news.get("launch")).get("owner")

@@ -26,7 +26,7 @@ from provisioner.clouds.cloud import (
 from provisioner.errors import Ambiguous, CredentialsError, GpuprovError, Throttled
 from provisioner.units import DiskSpeed
 from stacks import health
-from stacks.clouds import list_within
+from stacks.clouds import Walled, list_within
 from stacks.provider.lifeline import Lifeline
 
 T = TypeVar("T")
@@ -128,6 +128,15 @@ class PatientCloud(Cloud):
     ) -> str:
         """As the protocol says; refused once the engine is gone."""
         return self._ask(lambda: self.cloud.ensure_security_group(placement, tags, cidrs, ports), makes=True)
+
+    def foreign_rules(
+        self, placement: Placement, group_id: str, cidrs: Sequence[str], ports: Sequence[int]
+    ) -> tuple[str, ...]:
+        """See ``stacks.clouds.Walled``; none where the cloud cannot say."""
+        cloud = self.cloud
+        if not isinstance(cloud, Walled):
+            return ()
+        return self._ask(lambda: cloud.foreign_rules(placement, group_id, cidrs, ports))
 
     def delete_security_group(self, placement: Placement, group_id: str) -> None:
         """As the protocol says."""

@@ -174,6 +174,12 @@ class AwsCloud:
         """See ``Cloud.ensure_security_group``."""
         return self._network.ensure_group(placement, tags, cidrs, ports)
 
+    def foreign_rules(
+        self, placement: Placement, group_id: str, cidrs: Sequence[str], ports: Sequence[int]
+    ) -> tuple[str, ...]:
+        """Rules of a group that are other than the spec's, as somebody has left them."""
+        return self._network.foreign_rules(placement, group_id, cidrs, ports)
+
     def delete_security_group(self, placement: Placement, group_id: str) -> None:
         """See ``Cloud.delete_security_group``."""
         self._network.delete_group(placement, group_id)

@@ -39,6 +39,14 @@ class Rule(NamedTuple):
     last_port: int | None
     source: str
 
+    def __str__(self) -> str:
+        """For people: ``tcp 22 from 0.0.0.0/0``."""
+        if self.first_port is None:
+            ports = "all ports"
+        else:
+            ports = str(self.first_port) if self.first_port == self.last_port else f"{self.first_port}-{self.last_port}"
+        return f"{'all protocols' if self.protocol == '-1' else self.protocol} {ports} from {self.source}"
+
     @property
     def permission(self) -> dict[str, Any]:
         """The rule as the API takes it."""
@@ -126,8 +134,25 @@ class Network:
             raise Rejected("a security group needs tags to be found by")
         vpc = self._vpc(region)
         group = self._find(region, filters(tags, ("vpc-id", vpc))) or self._create(region, vpc, tags)
-        self._align(region, group, {Rule("tcp", port, port, _network(cidr)) for cidr in cidrs for port in ports})
+        self._align(region, group, _wanted(cidrs, ports))
         return str(group["GroupId"])
+
+    def foreign_rules(
+        self, placement: Placement, group_id: str, cidrs: Sequence[str], ports: Sequence[int]
+    ) -> tuple[str, ...]:
+        """Rules of a group that are other than wanted, for people; empty also where the group is gone.
+
+        Raises:
+            GpuprovError: they cannot be read.
+        """
+        wanted = _wanted(cidrs, ports)
+        asked = [{"Name": "group-id", "Values": [group_id]}]
+        group = self._find(placement.region, asked)
+        if group is None:
+            return ()
+        there = set(_rules(group.get("IpPermissions") or ()))
+        opened = [f"{rule} is open" for rule in sorted(there - wanted, key=str)]
+        return (*opened, *(f"{rule} is closed" for rule in sorted(wanted - there, key=str)))
 
     def delete_group(self, placement: Placement, group_id: str) -> None:
         """See ``Cloud.delete_security_group``."""
@@ -283,6 +308,10 @@ def made_at(group: Mapping[str, Any]) -> datetime:
 def _group_name(tags: Mapping[str, str]) -> str:
     digest = hashlib.sha256(json.dumps(sorted(tags.items()), ensure_ascii=False).encode("utf-8", "surrogatepass"))
     return f"gpuprov-{tags.get(STACK, 'group')}-{digest.hexdigest()[:16]}"
+
+
+def _wanted(cidrs: Sequence[str], ports: Sequence[int]) -> set[Rule]:
+    return {Rule("tcp", port, port, _network(cidr)) for cidr in cidrs for port in ports}
 
 
 def _network(cidr: str) -> str:

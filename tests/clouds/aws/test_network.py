@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from provisioner.clouds.aws.cloud import AwsCloud
-from provisioner.clouds.aws.network import made_at
+from provisioner.clouds.aws.network import Rule, made_at
 from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.errors import CapacityError, Rejected
 from tests.fakes import aws_rules
@@ -189,3 +189,15 @@ def test_a_group_of_our_name_without_our_tags_is_not_touched(aws_rig):
     with pytest.raises(Rejected, match="has the name of ours and not its tags"):
         ensure(aws_rig, cloud=AwsCloud())
     assert openings(aws_rig) == {("tcp", 8000, "203.0.113.7/32")}
+
+
+def test_rules_that_somebody_changed_are_named(aws_rig):
+    tags = aws_rig.request().tags
+    group = aws_rig.cloud.ensure_security_group(aws_rig.here, tags, ["203.0.113.7/32"], [8000])
+    assert aws_rig.cloud.foreign_rules(aws_rig.here, group, ["203.0.113.7/32"], [8000]) == ()
+    aws_rig.cloud._network._change(
+        "us-east-1", "AuthorizeSecurityGroupIngress", {"GroupId": group}, [Rule("tcp", 22, 22, "0.0.0.0/0")]
+    )
+    found = aws_rig.cloud.foreign_rules(aws_rig.here, group, ["203.0.113.7/32"], [8000, 9000])
+    assert found == ("tcp 22 from 0.0.0.0/0 is open", "tcp 9000 from 203.0.113.7/32 is closed")
+    assert aws_rig.cloud.foreign_rules(aws_rig.here, "sg-0fffffffffffffff1", [], []) == ()

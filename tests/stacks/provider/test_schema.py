@@ -35,7 +35,7 @@ def test_inputs_are_those_that_check_takes(schema: dict[str, Any]) -> None:
 
 
 def test_outputs_are_those_that_are_given(schema: dict[str, Any], home: Path) -> None:
-    assert schema["resources"][GPU_INSTANCE]["properties"].keys() == {*OUTPUTS, *ECHOED, "account"}
+    assert schema["resources"][GPU_INSTANCE]["properties"].keys() == {*OUTPUTS, *ECHOED, "account", "foreignRules"}
     mini = engine(home)
     mini.up(program(disks={"data": "200GiB"}, tags={"team": "search"}))
     mini.refresh()
