@@ -212,7 +212,7 @@ class Readiness:
     """One thing that a launch needs, looked at before anything is made."""
 
     check: str
-    """``rights``, ``capacity``, ``quota``, ``offering``, ``subnet`` or ``way out``."""
+    """``rights``, ``disk``, ``capacity``, ``quota``, ``offering``, ``subnet`` or ``way out``."""
     offer: str | None
     """Key of the placement that it is about; ``None``: of all."""
     error: GpuprovError | None = None

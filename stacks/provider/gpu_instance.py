@@ -252,7 +252,7 @@ class GpuInstances:
         """How a machine that runs is; where its cloud does not tell, that is said once."""
         found = health.look(self.session.cloud, instance.placement, instance.id)
         if found is not None and found.unknown is not None:
-            self.session.tell(urn, f"whether {instance.id} is impaired is not known: {found.unknown}")
+            self.session.warn(urn, f"whether {instance.id} is impaired is not known: {found.unknown}")
         return health.spoken(found)
 
     def _rerun(self, state: MachineState, before: Mapping[str, Any], values: Mapping[str, Any]) -> Rerun | None:

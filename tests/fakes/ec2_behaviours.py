@@ -89,6 +89,7 @@ BEHAVIOURS: Mapping[str, tuple[str, str]] = {
     "gp3-included": ("a gp3 volume has 3,000 IOPS and 125 MiB/s unless it is asked for more", "EC2 API reference, CreateVolume"),
     "gp3-limits": ("gp3 ends at 80,000 IOPS, 2,000 MiB/s, 500 IOPS per GiB and 0.25 MiB/s per IOPS", "EC2 API reference, EbsBlockDevice; EBS user guide"),
     "volume-one-change": ("a volume that is being modified takes no other change", "EC2 API reference, ModifyVolume"),
+    "status-running": ("DescribeInstanceStatus lists running machines alone unless all are asked for", "EC2 API reference, DescribeInstanceStatus"),
     "volume-ends": ("a volume with DeleteOnTermination ends with its machine", 'EC2 user guide, "Preserve data when an instance is terminated"'),
     "volume-encrypted": ("a volume says that it is encrypted", "EC2 API reference, Volume"),
     "interface-ends": ("the interface that a launch makes ends with its machine", "EC2 API reference, InstanceNetworkInterfaceAttachment"),

@@ -299,15 +299,22 @@ class Instances:
             return [target_parameters(Target(views.reservation_target(made[0])), kind)]
         return [target_parameters(target, kind) for target in self.reservations.targets(placement)]
 
+    def root_refusal(self, request: InstanceRequest) -> Rejected | None:
+        """Why the root disk cannot hold the image; ``None`` where it can, or where the image does not tell its size."""
+        needed = self.images.describe(request.image, request.placement.region).disks[0].snapshot_bytes
+        if needed is None or request.root_volume_bytes >= needed:
+            return None
+        return Rejected(
+            f"the root disk of {format_gib(request.root_volume_bytes)} is smaller than image {request.image},"
+            f" which needs {format_gib(needed)}",
+            remedy="ask for a larger root disk, or pin a smaller image: aws.image",
+        )
+
     def _disks(self, request: InstanceRequest) -> list[dict[str, Any]]:
         """The root disk in the wanted size, and the image's other disks; all encrypted, all ending with the machine."""
         root, *others = self.images.describe(request.image, request.placement.region).disks
-        if root.snapshot_bytes is not None and request.root_volume_bytes < root.snapshot_bytes:
-            raise Rejected(
-                f"the root disk of {format_gib(request.root_volume_bytes)} is smaller than image {request.image},"
-                f" which needs {format_gib(root.snapshot_bytes)}",
-                remedy="ask for a larger root disk, or pin a smaller image: aws.image",
-            )
+        if (refusal := self.root_refusal(request)) is not None:
+            raise refusal
         common: dict[str, Any] = {"Encrypted": True, "DeleteOnTermination": True}
         if self.settings.kms_key:
             common["KmsKeyId"] = self.settings.kms_key

@@ -143,9 +143,11 @@ class Preflight:
     def _rights(self, offer: Placement, root_volume_bytes: int) -> Iterator[Readiness]:
         """Whether the account may make what the first good offer needs; DryRun calls, which make nothing."""
         try:
-            request = InstanceRequest(
-                "preflight", "preflight", offer, self.instances.images.resolve(offer), root_volume_bytes, _REHEARSED
-            )
+            image = self.instances.settings.image or self.instances.images.resolve(offer)
+            request = InstanceRequest("preflight", "preflight", offer, image, root_volume_bytes, _REHEARSED)
+            if (too_small := self.instances.root_refusal(request)) is not None:
+                yield Readiness("disk", None, too_small)
+                return
             self.instances.network.rehearse(offer, _REHEARSED)
             self.instances.rehearse(request)
         except CredentialsError as error:

@@ -19,6 +19,8 @@ class AwsSettings:
     subnets: tuple[str, ...] = ()
     instance_profile: str | None = None
     kms_key: str | None = None
+    image: str | None = None
+    """The pinned image, whose size is looked at before anything is made; a launch keeps its images itself."""
     account: str | None = None
     """The account that everything must be asked of; no key of the spec: a stack knows where it was made."""
 
@@ -32,6 +34,7 @@ class AwsSettings:
             subnets=tuple(str(subnet) for subnet in given.get("subnets") or ()),
             instance_profile=_text(given.get("instance_profile")),
             kms_key=_text(given.get("kms_key")),
+            image=_text(given.get("image")),
         )
 
 

@@ -151,3 +151,16 @@ def test_gp3_has_what_is_asked_for_within_its_limits_and_one_change_at_a_time(ec
     fake.rules.modifying_s = 60.0
     ec2.modify_volume(VolumeId=disk["VolumeId"], Throughput=500)
     assert refused(ec2.modify_volume, VolumeId=disk["VolumeId"], Size=20)[0] == "IncorrectModificationState"
+
+
+@documented("status-running")
+def test_the_status_of_running_machines_is_told_and_of_others_on_request(ec2, fake):
+    made = launch(ec2)["InstanceId"]
+    fake.rules.health[made] = {"SystemStatus": "impaired"}
+    (status,) = ec2.describe_instance_status(InstanceIds=[made])["InstanceStatuses"]
+    assert (status["SystemStatus"]["Status"], status["InstanceStatus"]["Status"]) == ("impaired", "ok")
+    ec2.stop_instances(InstanceIds=[made])
+    assert ec2.describe_instance_status(InstanceIds=[made])["InstanceStatuses"] == []
+    assert len(ec2.describe_instance_status(InstanceIds=[made], IncludeAllInstances=True)["InstanceStatuses"]) == 1
+    code, _ = refused(ec2.describe_instance_status, InstanceIds=["i-0ffffffffffffffff"])
+    assert code == "InvalidInstanceID.NotFound"

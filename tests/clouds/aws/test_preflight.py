@@ -10,6 +10,7 @@ from provisioner.clouds.aws.cloud import AwsCloud
 from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.errors import CapacityError, CredentialsError, QuotaError, Rejected, UsageError
 from provisioner.units import GIB
+from stacks.preflight import refusal
 from tests.fakes import aws_rules
 
 MAKING = ("RunInstances", "CreateVolume", "CreateSecurityGroup")
@@ -117,3 +118,16 @@ def test_what_may_not_be_read_refuses_nothing_and_says_so(aws_rig):
     found = look(aws_rig)
     assert errors(found) == {}
     assert any("UnauthorizedOperation" in str(one.unknown) for one in found)
+
+
+@pytest.mark.parametrize("pinned", [None, aws_rules.OLD_IMAGE])
+def test_p10_a_root_disk_smaller_than_its_image_is_refused_before_anything_is_made(aws_rig, pinned):
+    """P10: the needed size is said; the sizes of public images are 35 to 45 GiB, the emulated ones have 15."""
+    cloud = AwsCloud(AwsSettings(image=pinned))
+    found = cloud.preflight((aws_rig.here,), 10 * GIB)
+    refused = refusal(found, (aws_rig.here,))
+    assert type(refused) is Rejected
+    assert refused.exit_code == 4
+    assert f"10.0 GiB is smaller than image {pinned or aws_rules.IMAGE}, which needs 15.0 GiB" in refused.message
+    assert refusal(cloud.preflight((aws_rig.here,), 15 * GIB), (aws_rig.here,)) is None
+    assert aws_rig.fake.of("RunInstances") == []
