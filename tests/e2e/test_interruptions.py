@@ -44,7 +44,7 @@ def test_l5_two_ups_at_once_make_one_machine(bench):
 
 
 def test_l5_a_command_that_will_not_wait_is_told_who_holds_the_stack(bench):
-    slow_create(bench, 2)
+    slow_create(bench, 6)  # long enough for the other command to start on a busy host
     process = bench.start("up", str(bench.spec), "--yes")
     wait_for(bench.creates)
     answer = bench.down("--lock-wait", "0s")
