@@ -119,9 +119,11 @@ class Failover:
         """
         try:
             if unsettled is not None:
-                instance, _ = self._try(unsettled.placement, unsettled.round_number, is_repeat=True)
+                instance, is_spent = self._try(unsettled.placement, unsettled.round_number, is_repeat=True)
                 if instance is not None:
                     return instance
+                if unsettled.round_number == 0 and not is_spent:  # the same call would get the same answer
+                    offers = [offer for offer in offers if offer != unsettled.placement]
             offers = self._worth_asking(offers)
             spent: list[Placement] = []
             for round_number in range(ROUNDS_MAX):

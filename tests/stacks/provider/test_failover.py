@@ -21,6 +21,7 @@ from provisioner.vocabulary import CapacityType
 from stacks.provider import node
 from stacks.provider.failover import ROUNDS_MAX, access, catalog_quota_family, ordered, pool
 from stacks.provider.machine import VISIBILITY
+from stacks.provider.patience import TRIES
 from stacks.provider.session import ProviderFailure
 from tests.fakes.mini_engine import MiniEngine, engine, offer, program
 
@@ -213,3 +214,18 @@ def test_quota_families_come_from_the_catalog() -> None:
     assert family("g6.xlarge", CapacityType.ON_DEMAND) != family("g6.xlarge", CapacityType.SPOT)
     assert family("x99.huge", CapacityType.ON_DEMAND) == "x99"
     assert family("z9-standard-4", CapacityType.SPOT, "gcp") == "z9"
+
+
+def test_an_offer_that_is_refused_when_its_lost_call_is_made_again_is_not_asked_a_third_time(home: Path) -> None:
+    mini = engine(home)
+    lost = Ambiguous("no answer")
+    mini.cloud.errors["create_instance"].extend([(False, lost)] * TRIES)
+    with pytest.raises(ProviderFailure):
+        mini.up(program())
+    first, second = (place["zone"] for place in program()["offers"])
+    mini.cloud.no_capacity = {f"aws/us-east-1/{zone}/g6.xlarge/on-demand" for zone in (first, second)}
+    asked = len(mini.cloud.offers_asked())
+    with pytest.raises(ProviderFailure) as failure:
+        mini.up(program())
+    assert [key.split("/")[2] for key in mini.cloud.offers_asked()[asked:]] == [first, second]
+    assert type(failure.value.cause) is CapacityError
