@@ -8,6 +8,7 @@ library only.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,9 @@ class Gate:
 
     def unready(self) -> None:
         """Let readiness probes fail: balancers stop sending."""
-        self.flag.parent.mkdir(parents=True, exist_ok=True)
-        self.flag.write_text("draining\n")
+        with suppress(OSError):  # a full disk must not keep an idle machine: the door is closed all the same
+            self.flag.parent.mkdir(parents=True, exist_ok=True)
+            self.flag.write_text("draining\n")
 
     def close(self) -> bool:
         """Refuse new connections; whether that worked for every port. Those that are open stay."""

@@ -171,6 +171,13 @@ def test_with_no_place_to_write_at_all_time_since_boot_is_what_counts(make_rig):
     assert rig.tick()
 
 
+def test_an_idle_server_ends_on_a_full_disk_too(make_bench):
+    bench = serving(make_bench)
+    serve(bench)
+    bench.rig.write("var/lib/gpuprov", "no folder")
+    assert "off" in bench.looks(7)
+
+
 def test_a_renewed_end_lasts_on_a_full_disk(make_rig):
     rig = make_rig(lifetime_s=200)
     (rig.folder / "var/lib/gpuprov/deadman.json").mkdir(parents=True)
