@@ -154,7 +154,9 @@ def preview(session: Session, decision: Decision) -> Outcome:
 
 
 def _refusal(session: Session, decision: Decision) -> GpuprovError | None:
-    """Why no offer can be launched, looked at where a machine is to be made: a live one needs none of it."""
+    """Why no offer can be launched; what the cloud says counts where a machine is to be made: a live one needs none of it."""
+    if (too_long := preflight.script_refusal(decision.inputs)) is not None:
+        return too_long
     outputs = decision.basis.outputs if decision.basis is not None else {}
     if outputs.get("instanceId") and outputs.get("power") not in ("terminated", "interrupted"):
         return None

@@ -201,6 +201,8 @@ def _launch(provider: str, home: Path, spec: Path) -> list[Finding]:
         plan = plan_for_stack(workload, load_catalog(), None, provider=provider, replan=False)
         inputs = inputs_of_plan(plan, workload)
         offers = read_offers(list(inputs.offers))
+        if (too_long := preflight.script_refusal(inputs)) is not None:
+            return [_broken(check, too_long)]
         cloud = open_cloud(provider, home, inputs.workload.get(provider))
         found = preflight.look(cloud, offers, inputs.root_bytes or ROOT_VOLUME_BYTES)
     except GpuprovError as error:

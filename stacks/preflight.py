@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from provisioner.clouds.cloud import Cloud, Placement, Readiness
-from provisioner.errors import CredentialsError, GpuprovError, QuotaError, UsageError
+from provisioner.errors import CredentialsError, GpuprovError, QuotaError, Rejected, UsageError
+from provisioner.node.packing import packed_user_data
+from stacks.program import ProgramInputs
+from stacks.provider.inputs import WantedVolume, read_offers
+from stacks.provider.node import boot_data
 
 
 @runtime_checkable
@@ -25,6 +29,17 @@ def look(cloud: Cloud, offers: Sequence[Placement], root_volume_bytes: int) -> l
         GpuprovError: the cloud cannot be asked at all.
     """
     return cloud.preflight(offers, root_volume_bytes) if isinstance(cloud, Checking) else []
+
+
+def script_refusal(inputs: ProgramInputs) -> UsageError | None:
+    """Why a machine cannot be told all that it should run: user data is small. It is known before anything is made or stopped."""
+    volumes = [WantedVolume(disk.name, disk.size_bytes) for disk in inputs.disks]
+    for offer in read_offers(list(inputs.offers)):
+        try:
+            packed_user_data(boot_data(inputs.workload, inputs.node or {}, offer, volumes), offer.cloud)
+        except Rejected as error:
+            return UsageError(error.message, where=error.where, remedy=error.remedy)
+    return None
 
 
 def refusal(found: Sequence[Readiness], offers: Sequence[Placement]) -> GpuprovError | None:

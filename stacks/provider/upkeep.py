@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from provisioner import tags
 from provisioner.clouds.cloud import Instance, InstanceState
 from provisioner.errors import CapacityError, CloudError, QuotaError
+from provisioner.node.packing import packed_user_data
 from provisioner.units import DiskSpeed
 from stacks.provider import lifetime, node
 from stacks.provider.failover import Failover
@@ -94,6 +95,7 @@ class Upkeep:
         is_down = self.instance.state in (InstanceState.STOPPING, InstanceState.STOPPED)
         if told is None or (told == wanted and not (is_down and self.inputs.power is Power.RUNNING)):
             return
+        data = self._start_script()
         self._stop()
         machine = self.instance
         if machine.state is not InstanceState.STOPPED:
@@ -101,9 +103,15 @@ class Upkeep:
                 f"{machine.id} is {machine.state} after it was stopped to run something else",
                 remedy="run the command again: it makes a new one",
             )
-        data = node.boot_data(self.inputs.workload, self.inputs.node, machine.placement, self.inputs.volumes)
         self.session.cloud.set_user_data(machine.placement, machine.id, data)
         self._set({tags.RUN_DIGEST: wanted})
+
+    def _start_script(self) -> str:
+        """What the machine is told, known to fit before it is stopped for it."""
+        place = self.instance.placement
+        data = node.boot_data(self.inputs.workload, self.inputs.node, place, self.inputs.volumes)
+        packed_user_data(data, place.cloud)
+        return data
 
     def _start(self) -> None:
         """Start a stopped machine: its new end is written before it runs, and no other machine is ever made for it."""

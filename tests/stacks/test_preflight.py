@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
+
 import pytest
 
 from provisioner.clouds.cloud import Placement, Readiness
 from provisioner.errors import CapacityError, CredentialsError, GpuprovError, QuotaError, Rejected, UsageError
 from provisioner.vocabulary import CapacityType
 from stacks import preflight
+from stacks.program import ProgramInputs
 from tests.fakes.cloud import FakeCloud
 
 A, B = (Placement("aws", "us-east-1", zone, "g6.xlarge", CapacityType.ON_DEMAND) for zone in ("z1", "z2"))
@@ -46,3 +50,19 @@ def test_missing_rights_refuse_everything() -> None:
 
 def test_a_cloud_that_cannot_tell_refuses_nothing() -> None:
     assert preflight.look(FakeCloud(), (A, B), 1) == []
+
+
+def test_a_start_that_user_data_cannot_hold_is_refused_before_anything_is_made() -> None:
+    words = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(100)]
+    offers = tuple(
+        {"cloud": cloud, "region": "r", "zone": "z", "instanceType": "t", "capacityType": "on-demand"}
+        for cloud in ("gcp", "aws")
+    )
+    run = {"image": "a@sha256:" + "0" * 64, "command": words}
+    inputs = ProgramInputs({"version": 1, "task": "serve", "run": run}, offers)
+    error = preflight.script_refusal(inputs)
+    assert error is not None
+    assert (error.exit_code, error.where) == (2, "run")
+    assert "user data on aws" in error.message
+    assert preflight.script_refusal(replace(inputs, offers=offers[:1])) is None
+    assert preflight.script_refusal(replace(inputs, workload={"version": 1, "task": "serve"})) is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,11 +20,10 @@ from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.clouds.aws.views import Described
 from provisioner.clouds.cloud import Instance, InstanceRequest, InstanceState, Placement
 from provisioner.errors import CapacityError, GpuprovError, NotFound, QuotaError, Rejected, TokenMismatch, TokenSpent
+from provisioner.node.packing import packed_user_data
 from provisioner.units import GIB, DiskSpeed, format_gib
 from provisioner.vocabulary import CapacityType
 
-_USER_DATA_BYTES_MAX = 16 * 1024
-"""Before base64. Source: EC2 user guide, "Run commands when you launch"."""
 _AHEAD = (CapacityType.RESERVED, CapacityType.CAPACITY_BLOCK)
 _KINDS = (CapacityType.ON_DEMAND, CapacityType.SPOT, *_AHEAD)
 _NO_SUBNET = re.compile(r"No (default subnet for availability zone|subnets found for the default VPC)")
@@ -244,7 +242,7 @@ class Instances:
         if request.security_group is not None:
             parameters["SecurityGroupIds"] = [request.security_group]
         if request.user_data:
-            parameters["UserData"] = user_data_bytes(request.user_data)
+            parameters["UserData"] = packed_user_data(request.user_data, views.CLOUD)
         if self.settings.instance_profile:
             key = "Arn" if self.settings.instance_profile.startswith("arn:") else "Name"
             parameters["IamInstanceProfile"] = {key: self.settings.instance_profile}
@@ -345,21 +343,3 @@ def speed_parameters(speed: DiskSpeed | None, size_bytes: int) -> dict[str, Any]
 
 def _about_token(kind: type[TokenMismatch], token: str, error: TokenMismatch) -> TokenMismatch:
     return kind(f"{error.message} (token {token})", where=error.where, remedy=error.remedy)
-
-
-def user_data_bytes(text: str) -> bytes:
-    """A start script within EC2's limit; a longer one is packed, always to the same bytes.
-
-    Raises:
-        Rejected: it does not fit even so.
-    """
-    raw = text.encode()
-    if len(raw) <= _USER_DATA_BYTES_MAX:
-        return raw
-    packed = gzip.compress(raw, 9, mtime=0)
-    if len(packed) > _USER_DATA_BYTES_MAX:
-        raise Rejected(
-            f"the start script has {len(raw)} bytes, {len(packed)} packed; EC2 takes {_USER_DATA_BYTES_MAX}",
-            remedy="fetch its larger parts from S3 or from the container image",
-        )
-    return packed

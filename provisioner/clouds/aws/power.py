@@ -14,10 +14,11 @@ from typing import Any
 
 from provisioner.clouds.aws import views
 from provisioner.clouds.aws.errors import code_of
-from provisioner.clouds.aws.instances import Instances, user_data_bytes
+from provisioner.clouds.aws.instances import Instances
 from provisioner.clouds.aws.views import Described
 from provisioner.clouds.cloud import Instance, InstanceState, Placement
 from provisioner.errors import CapacityError, CredentialsError, NotFound, QuotaError, Rejected, Throttled
+from provisioner.node.packing import packed_user_data
 from provisioner.vocabulary import CapacityType
 
 _ALIVE = (InstanceState.PENDING, InstanceState.RUNNING)
@@ -88,7 +89,7 @@ class Power:
             "ModifyInstanceAttribute",
             placement.region,
             InstanceId=instance_id,
-            UserData={"Value": user_data_bytes(user_data)},
+            UserData={"Value": packed_user_data(user_data, views.CLOUD)},
         )
 
     def terminate(self, placement: Placement, instance_id: str) -> None:
