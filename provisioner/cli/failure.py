@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -16,6 +16,30 @@ from provisioner.errors import Cancelled, GpuprovError, InternalBug, UsageError
 
 _CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
 """What a disk says that takes no more; the error names no file where an open stream was written to."""
+
+_NO_CHANGES = {"create": 0, "update": 0, "replace": 0, "delete": 0, "same": 0}
+_OWN_DOCUMENTS: Mapping[str, Mapping[str, Any]] = {
+    "up": {
+        "schema": "gpuprov.up/1",
+        "stack": None,
+        "changes": _NO_CHANGES,
+        "outputs": {},
+        "price_usd_per_hour": None,
+        "attempts": [],
+        "objects": [],
+        "warnings": [],
+    },
+    "down": {
+        "schema": "gpuprov.down/1",
+        "stack": None,
+        "changes": _NO_CHANGES,
+        "removed": False,
+        "kept": [],
+        "objects": [],
+    },
+}
+"""What a command with a failure document of its own writes when it ends before it has begun: interrupted while it still
+loads, or called with options that it does not have. Written out here, since to import what builds them takes longest."""
 
 
 class DocumentedFailure(GpuprovError):
@@ -47,8 +71,25 @@ def wants_json(args: Sequence[str]) -> bool:
     return False
 
 
-def report(error: BaseException, *, as_json: bool) -> int:
-    """Print an error as contracted and give its exit code."""
+def command_of(args: Sequence[str]) -> str | None:
+    """Name of the command that raw arguments call, as ``wants_json`` reads them; ``None`` where they name none."""
+    rest = iter(args)
+    for argument in rest:
+        if argument == "--home":
+            next(rest, None)
+        elif not argument.startswith("-"):
+            return argument
+    return None
+
+
+def report(error: BaseException, *, as_json: bool, command: str | None = None) -> int:
+    """Print an error as contracted and give its exit code.
+
+    Args:
+        error: what ended the command.
+        as_json: whether its document goes to standard output.
+        command: the command's name: some have a document of their own, which holds the error.
+    """
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, SystemExit):
@@ -59,13 +100,18 @@ def report(error: BaseException, *, as_json: bool) -> int:
     ours = translate(error)
     if as_json and not isinstance(ours, DocumentedFailure):
         try:
-            click.echo(json.dumps(error_document(ours), indent=2, ensure_ascii=False))
+            click.echo(json.dumps(_document(ours, command), indent=2, ensure_ascii=False))
         except OSError:
             streams.discard(sys.stdout)  # the line on standard error says what happened
     where = f"{ours.where}: " if ours.where else ""
     remedy = f"; {ours.remedy}" if ours.remedy else ""
     streams.complain(f"error: {_on_one_line(f'{where}{ours.message}{remedy}')}")
     return ours.exit_code
+
+
+def _document(error: GpuprovError, command: str | None) -> dict[str, Any]:
+    own = _OWN_DOCUMENTS.get(command or "")
+    return error_document(error) if own is None else {**own, "error": error_document(error)}
 
 
 def _on_one_line(text: str) -> str:

@@ -110,7 +110,7 @@ def run(args: list[str]) -> int:
     try:
         result: Any = group.main(args=args, prog_name="gpuprov", standalone_mode=False)
     except BaseException as error:  # noqa: BLE001 - the one edge where everything becomes an exit code
-        return failure.report(error, as_json=failure.wants_json(args))
+        return failure.report(error, as_json=failure.wants_json(args), command=failure.command_of(args))
     return result if isinstance(result, int) else 0
 
 

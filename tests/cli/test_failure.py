@@ -12,7 +12,7 @@ import click
 import pytest
 
 from provisioner import errors
-from provisioner.cli.failure import DocumentedFailure, error_document, report, translate, wants_json
+from provisioner.cli.failure import DocumentedFailure, command_of, error_document, report, translate, wants_json
 
 CODES = {
     errors.GpuprovError: 1,
@@ -124,6 +124,20 @@ def test_a_bug_without_a_place_for_its_traceback_is_still_said(monkeypatch: pyte
 )
 def test_json_is_wanted_whatever_else_is_wrong(arguments: list[str], wanted: bool) -> None:
     assert wants_json(arguments) is wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["up", "down"], "up"),
+        (["--quiet", "--home", "plan", "down", "x"], "down"),
+        (["--home=plan", "up"], "up"),
+        (["--home"], None),
+        ([], None),
+    ],
+)
+def test_the_command_is_known_whatever_else_is_wrong(arguments: list[str], wanted: str | None) -> None:
+    assert command_of(arguments) == wanted
 
 
 def test_the_document_says_null_for_what_is_unknown() -> None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import errno
 import json
+import signal
+import sys
 
 import pytest
 
 from provisioner.cli import stack_ends, stack_orders, stack_verbs
 from provisioner.cli.main import run
+from stacks.apply import Applied
+from stacks.documents import down_document, up_document
 from stacks.state import stack_file
+from stacks.teardown import Ended
 
 SPEC = """\
 version: 1
@@ -118,3 +123,45 @@ def test_unlock_tells_in_json_whose_lock_it_cleared(capsys, home, stack):
         "cleared": [{"user": "ana", "host": "another-host", "pid": 12, "created_at": "2026-01-01T00:00:00Z"}],
     }
     assert list(folder.iterdir()) == []
+
+
+class _Interrupting:
+    """A finder at which a signal arrives: the command is still importing."""
+
+    def __init__(self, module, number):
+        self.module, self.number = module, number
+
+    def find_spec(self, name, _path=None, _target=None):
+        if name == self.module:
+            signal.raise_signal(self.number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("module", "command", "empty"),
+    [
+        ("stacks.documents", "up", up_document(Applied(None))),
+        ("provisioner.cli.stack_ends", "down", down_document(Ended("", "sandbox")) | {"stack": None}),
+    ],
+)
+def test_an_interruption_while_importing_has_its_own_document(capsys, monkeypatch, *, module, command, empty, number):
+    parent, _, name = module.rpartition(".")
+    monkeypatch.delattr(sys.modules[parent], name)
+    monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr(sys, "meta_path", [_Interrupting(module, number), *sys.meta_path])
+    code, document = answer(capsys, "--home", "somewhere", command, "demo", "--yes")
+    error = document.pop("error")
+    assert document == empty
+    assert (code, error["schema"], error["code"], error["kind"]) == (8, "gpuprov.error/1", 8, "cancelled")
+    assert signal.Signals(number).name in error["message"]
+
+
+@pytest.mark.parametrize(("command", "schema"), [("up", "gpuprov.up/1"), ("down", "gpuprov.down/1")])
+def test_an_option_that_there_is_not_has_the_commands_own_document(capsys, command, schema):
+    code, document = answer(capsys, command, "x", "--no-such-option")
+    assert (code, document["schema"], document["error"]["code"]) == (2, schema, 2)
+
+
+def test_other_commands_have_no_document_of_their_own(capsys):
+    code, document = answer(capsys, "stop", "x", "--no-such-option")
+    assert (code, document["schema"], document["code"]) == (2, "gpuprov.error/1", 2)
