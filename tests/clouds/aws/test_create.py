@@ -146,7 +146,7 @@ def test_a_long_start_script_is_packed_and_a_longer_one_refused(aws_rig):
     packed = base64.b64decode(sent(aws_rig)["UserData"])
     assert gzip.decompress(packed).decode() == script
     noise = "".join(random.Random(2).choices([chr(letter) for letter in range(33, 127)], k=40_000))
-    with pytest.raises(Rejected, match="EC2 takes 16384"):
+    with pytest.raises(Rejected, match="more than user data on aws takes"):
         aws_rig.cloud.create_instance(aws_rig.request("token-2", user_data=noise))
 
 
