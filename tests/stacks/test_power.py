@@ -45,7 +45,7 @@ def test_a_start_that_falls_back_is_told_at_once(monkeypatch, failure, kind, rem
     monkeypatch.setattr(power, "machine_of", lambda *_: STOPPED)
     monkeypatch.setattr(power, "renew", lambda *_: None)
     monkeypatch.setattr(power, "sleep", lambda _: None)
-    session = SimpleNamespace(site=SimpleNamespace(home=None))
+    session = SimpleNamespace(site=SimpleNamespace(home=None), require_free=lambda: None)
     with pytest.raises(kind, match=r"began to start and is stopped again \(Server.Insufficient") as told:
         power.start_machine(session, None, "aws")
     assert type(told.value) is kind
@@ -61,7 +61,10 @@ def test_a_stop_says_what_is_lost_with_local_disks(monkeypatch, disk, is_told):
     monkeypatch.setattr(power, "machine_of", lambda *_: running)
     said: list[str] = []
     session = SimpleNamespace(
-        site=SimpleNamespace(home=None), watch=SimpleNamespace(say=said.append), refresh=lambda _: None
+        site=SimpleNamespace(home=None),
+        watch=SimpleNamespace(say=said.append),
+        refresh=lambda _: None,
+        require_free=lambda: None,
     )
     facts = {} if disk is None else {"offers": {PLACE.key: {"disk": disk}}}
     state = SimpleNamespace(instance=SimpleNamespace(inputs={"node": facts}))

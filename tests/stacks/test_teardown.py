@@ -40,6 +40,9 @@ class Session:
     def watch(self) -> Any:
         return SimpleNamespace(say=self.said.append)
 
+    def require_free(self) -> None:
+        """Nobody else holds it."""
+
     def destroy(self, _provider: str, _urns: Any = ()) -> Outcome:
         return Outcome()
 

@@ -9,10 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class AwsSettings:
-    """The user's own objects; ``None`` and empty: the account's defaults.
-
-    The image is not among them: a launch keeps the image of each offer, pinned or looked up, for all its calls.
-    """
+    """The user's own objects; ``None`` and empty: the account's defaults."""
 
     profile: str | None = None
     vpc: str | None = None

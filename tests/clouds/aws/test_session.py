@@ -28,8 +28,9 @@ def test_opening_a_cloud_imports_no_sdk():
 
 
 def test_settings_come_from_the_specs_section(home):
-    part = {"profile": "team", "vpc": "vpc-1", "subnets": ["subnet-1"], "instance_profile": "gpu", "kms_key": "k"}
-    assert AwsSettings.of({**part, "image": "ami-1"}) == AwsSettings("team", "vpc-1", ("subnet-1",), "gpu", "k")
+    keys = {"profile": "team", "vpc": "vpc-1", "instance_profile": "gpu", "kms_key": "k", "image": "ami-1"}
+    part = {**keys, "subnets": ["subnet-1"]}
+    assert AwsSettings.of({**part, "account": "1"}) == AwsSettings(**keys, subnets=("subnet-1",))
     assert AwsSettings.of(None) == AwsSettings.of({}) == AwsSettings()
     assert open_cloud("aws", home, part).provider == "aws"
 

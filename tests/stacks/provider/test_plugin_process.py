@@ -74,7 +74,7 @@ def test_a_life_over_the_wire(home: Path) -> None:
         read = plugin.stub.Read(
             provider_pb2.ReadRequest(id=made.id, urn=urn("gpu"), properties=made.properties, inputs=checked)
         )
-        assert MessageToDict(read.properties) == MessageToDict(made.properties)
+        assert MessageToDict(read.properties) == {**MessageToDict(made.properties), "health": "ok"}
         cloud.controls.vanish(made.id)
         gone = plugin.stub.Read(
             provider_pb2.ReadRequest(id=made.id, urn=urn("gpu"), properties=made.properties, inputs=checked)
