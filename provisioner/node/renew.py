@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 UNITS = "etc/systemd/system"
+RENEWING = "etc/gpuprov/renewing"
 FETCHED_FOR = ("SOURCE", "ADAPTERS")
 """Facts of the start whose files are fetched to one folder: what was fetched for others must not lie beside it."""
 
@@ -46,7 +47,9 @@ def wanted_files(user_data: bytes) -> tuple[dict[str, tuple[bytes, int]], list[s
 def renew(root: Path, user_data: bytes, run: Callable[[list[str]], Any]) -> list[str]:
     """Write what differs from what the machine has, and let systemd start it; the files that changed.
 
-    Nothing here waits for a unit to start: this runs while the system comes up, before the units that they wait for.
+    Nothing here waits for a unit to start: this runs while the system comes up, before the units that they wait for. All is
+    written beside the old files before the first of them is replaced, and a mark stays until the units are enabled as well: a
+    full disk changes nothing, and what was cut half-way is done again at the next boot.
 
     Raises:
         ValueError: the user data is not ours.
@@ -55,28 +58,33 @@ def renew(root: Path, user_data: bytes, run: Callable[[list[str]], Any]) -> list
     files, units = wanted_files(user_data)
     old = [path for path in root.joinpath(UNITS).glob("gpuprov-*") if f"{UNITS}/{path.name}" not in files]
     changed = [name for name, (content, _) in files.items() if _content(root / name) != content]
-    if not changed and not old:
+    mark = root / RENEWING
+    if not changed and not old and not mark.exists():
         return []
+    fresh = [_beside(root / name, *files[name]) for name in changed]
+    mark.touch()
     _forget_fetched(root, files.get("etc/gpuprov/run.env", (b"", 0))[0])
-    for unit in old:
-        run(["systemctl", "disable", unit.name])
-        unit.unlink()
-    for name in changed:
-        _write(root / name, *files[name])
-    run(["systemctl", "daemon-reload"])
+    for path in fresh:
+        path.replace(path.with_suffix(""))
+    commands = [["systemctl", "disable", path.name] for path in old]
+    commands.append(["systemctl", "daemon-reload"])
     for name in units:
-        run(["systemctl", "enable", name])
-        run(["systemctl", "start", "--no-block", name])
+        commands += [["systemctl", "enable", name], ["systemctl", "start", "--no-block", name]]
+    done = [run(words) for words in commands]
+    for path in old:
+        path.unlink()
+    if None not in done:
+        mark.unlink()
     return [*changed, *(path.name for path in old)]
 
 
-def _write(path: Path, content: bytes, mode: int) -> None:
+def _beside(path: Path, content: bytes, mode: int) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(path.name + ".new")
     fresh.touch(0o600)
     fresh.write_bytes(content)
     fresh.chmod(mode)
-    fresh.replace(path)
+    return fresh
 
 
 def _content(path: Path) -> bytes:

@@ -13,7 +13,7 @@ from provisioner.node.boot import user_data
 from provisioner.node.packing import USER_DATA_BYTES_MAX, packed_user_data
 from tests.node.test_boot import CONFIG, START
 
-ROOM_BYTES = 250
+ROOM_BYTES = 200
 """Left beside a start with many words, settings and secrets of its own."""
 HEAVY = replace(
     START,

@@ -102,7 +102,37 @@ def test_packed_user_data_is_read_too_and_a_cut_half_way_is_made_good(tmp_path: 
 
     with pytest.raises(KeyboardInterrupt):
         renew(tmp_path, packed, cut)
+
+    def fail(words: list[str]) -> str | None:
+        calls.append(words)
+        return None if words[1] == "enable" else ""
+
+    def work(words: list[str]) -> str:
+        calls.append(words)
+        return ""
+
+    for run in (fail, work):  # cut before the units were enabled, and a tool that failed
+        calls.clear()
+        renew(tmp_path, packed, run)
+        assert ["systemctl", "enable", "gpuprov-workload.service"] in [[*words[:2], words[-1]] for words in calls]
+    calls.clear()
+    assert renew(tmp_path, packed, work) == []
+    assert calls == []
     (tmp_path / "etc/gpuprov/argv").write_bytes(b"half")
-    assert "etc/gpuprov/argv" in renew(tmp_path, packed, calls.append)
-    assert renew(tmp_path, packed, calls.append) == []
+    assert renew(tmp_path, packed, work) == ["etc/gpuprov/argv"]
     assert (tmp_path / "etc/gpuprov/argv").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_disk_without_room_changes_nothing(make_rig, monkeypatch):
+    rig = make_rig()
+    install(rig, OLD)
+    before = {path: path.read_bytes() for path in (rig.folder / "etc").rglob("*") if path.is_file()}
+
+    def full(path: Path, content: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space"):
+        renew(rig.folder, user_data({}, NEW).encode(), lambda _: "")
+    assert (rig.folder / "scratch/model/shard").exists()
+    assert all(path.read_bytes() == content for path, content in before.items())
