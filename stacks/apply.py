@@ -18,7 +18,7 @@ from policies.finding import Verdict
 from policies.plan_gate import judge_plan
 from provisioner.catalog.snapshot import Catalog
 from provisioner.clouds.cloud import Cloud
-from provisioner.errors import GpuprovError, NothingFits, TimedOut, UsageError
+from provisioner.errors import Cancelled, GpuprovError, NothingFits, TimedOut, UsageError
 from provisioner.planner.explain import refusal_of
 from provisioner.planner.plan import Plan, PlannedOffer
 from provisioner.workload.spec import Workload
@@ -252,9 +252,15 @@ def failed(session: Session, decision: Decision, error: GpuprovError, outcome: O
     standing = ask(_cloud(session, decision), decision.basis, state)
     done = outcome or Outcome()
     applied = Applied(session.stack, decision, done.changes, _attempts(done, state), state, standing, done.warnings)
-    failure = ApplyFailed(account(error, standing, state, session.stack), applied)
+    told = _without_stack(error) if state is None and isinstance(error, Cancelled) else error
+    failure = ApplyFailed(account(told, standing, state, session.stack), applied)
     failure.__cause__ = error
     return failure
+
+
+def _without_stack(error: Cancelled) -> Cancelled:
+    """A cancellation that left no stack behind: there is nothing to go on from and nothing that `down` could end."""
+    return Cancelled(error.message, where=error.where, remedy="no stack is left; the same command begins anew")
 
 
 def is_settled(seen: Outcome, state: StackState | None) -> bool:

@@ -11,6 +11,7 @@ import pytest
 
 from provisioner.cli import stack_ends, stack_orders, stack_verbs
 from provisioner.cli.main import run
+from provisioner.errors import Cancelled
 from stacks.apply import Applied
 from stacks.documents import down_document, up_document
 from stacks.state import stack_file
@@ -73,6 +74,15 @@ def test_up_says_what_exists_whatever_went_wrong(capsys, monkeypatch, spec, caus
     assert document["schema"] == "gpuprov.up/1"
     assert text in document["error"]["message"]
     assert "nothing of the stack bills" in document["error"]["message"]
+
+
+def test_a_new_stack_that_was_cancelled_is_not_named_for_down(capsys, monkeypatch, spec):
+    told = Cancelled("interrupted while it previewed", remedy="`gpuprov down demo` ends it")
+    monkeypatch.setattr(stack_orders, "_apply", failing(told))
+    code, document = answer(capsys, "up", spec, "--yes")
+    assert (code, document["error"]["kind"]) == (8, "cancelled")
+    assert document["error"]["message"] == "interrupted while it previewed; nothing of the stack bills"
+    assert document["error"]["remedy"] == "no stack is left; the same command begins anew"
 
 
 def test_up_that_cannot_begin_has_its_own_document(capsys, monkeypatch, spec):
