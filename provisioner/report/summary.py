@@ -151,7 +151,7 @@ LARGEST_WORDS = {
 def largest_text(largest: Mapping[str, int]) -> str:
     """How far the choice goes, in words; empty where nothing is known of it."""
     words = [LARGEST_WORDS[name].format(value) for name, value in largest.items() if name in LARGEST_WORDS and value]
-    return f"all else as asked, it holds up to {', or '.join(words)}" if words else ""
+    return f"all else as asked, the upper end of the prediction leaves room for {', or '.join(words)}" if words else ""
 
 
 def _memory_row(name: str, size: int, usable: int) -> tuple[str, str, str, str]:

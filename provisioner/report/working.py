@@ -35,7 +35,7 @@ def load_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 def _steady(steady: SteadyFigures) -> Iterator[tuple[str, str]]:
-    yield "requests at once that memory holds, one copy", f"{steady.memory_concurrency:,}"
+    yield "requests at once that memory holds as predicted, one copy", f"{steady.memory_concurrency:,}"
     yield "generated tokens/s with so many", f"{steady.memory_tokens_per_s:,.0f}"
     yield "largest requests/s that keep the targets, one copy", f"{steady.largest_requests_per_s:,.3g}"
     if steady.asked_requests_per_s is None:

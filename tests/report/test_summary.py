@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from provisioner.report.bill import ending_note
-from provisioner.report.summary import BAR_CELLS, bar, gpus, headline, summarise
+from provisioner.report.summary import BAR_CELLS, bar, gpus, headline, largest_text, summarise
 
 
 def section(plan, title, *, explain=False):
@@ -94,3 +94,10 @@ def test_gpus_in_words(plans):
 def test_every_row_has_the_width_of_its_table(plan):
     for one in summarise(plan, explain=True).sections:
         assert {len(row) for row in one.rows} == {len(one.header) or len(one.rows[0])}
+
+
+def test_how_far_a_choice_goes_says_that_it_is_judged_by_the_upper_end() -> None:
+    assert largest_text({"concurrency": 37}) == (
+        "all else as asked, the upper end of the prediction leaves room for 37 requests at once"
+    )
+    assert largest_text({"concurrency": 0}) == ""

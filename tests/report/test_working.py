@@ -11,7 +11,7 @@ from provisioner.report.working import REMEDIES_SHOWN, limits_section, load_rows
 
 def test_serving_shows_load_and_limits(plans):
     rows = dict(load_rows(plans["serve"]))
-    assert "requests at once that memory holds, one copy" in rows
+    assert "requests at once that memory holds as predicted, one copy" in rows
     short, full = (limits_section(plans["serve"], explain=explain) for explain in (False, True))
     assert len(short.rows) == min(REMEDIES_SHOWN, len(full.rows))
     assert "bound by" in short.note
