@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -147,14 +147,14 @@ class Disks:
         return holder
 
     def _find_settled(self, slot: Slot, placements: Sequence[Placement]) -> Volume | None:
-        """The disk of a slot; one that an earlier run made a moment ago and that is not visible yet is waited for."""
+        """The disk of a slot; one that an earlier run may have made and that is not visible yet is waited for."""
         note = journal.peek(journal.slot_path(self.home, slot.stack_id, KIND, slot.resource))
         places = [*placements, *([note.placement] if note else [])]
+        begun_at = self.cloud.now()
         while True:
             asked_at = self.cloud.now()  # before the look: an answer may be long on its way
             disk = self.find(slot, places)
-            is_open = note is not None and note.stage in (Stage.CALLING, Stage.MADE)
-            if disk is not None or note is None or not is_open or asked_at - note.at > VISIBILITY:
+            if disk is not None or _is_decided(note, begun_at, asked_at):
                 return disk
             self.lifeline.sleep(_POLL_S)
 
@@ -166,8 +166,12 @@ class Disks:
         path = journal.slot_path(self.home, slot.stack_id, KIND, slot.resource)
         with journal.hold(path, self.lifeline) as calls:
             note = calls.read()
-            first = note.round_number if note is not None and note.stage is not Stage.REFUSED else 0
+            known = note if note is not None and note.stage is not Stage.REFUSED else None
+            first = known.round_number if known is not None else 0
             for round_number in range(first, first + _ROUNDS_MAX):
+                self.lifeline.check()  # before the note: a call that never went out needs no settling
+                # A refusal of a call that is made again says nothing about the first time: what that made may exist.
+                is_repeat = known is not None and round_number == first
                 note = Note(KIND, Stage.CALLING, place, 1, round_number, self.cloud.now())
                 calls.write(note)
                 try:
@@ -184,7 +188,8 @@ class Disks:
                         raise
                     disk = found
                 except GpuprovError:
-                    calls.amend(note.moved(Stage.REFUSED, self.cloud.now()))
+                    if not is_repeat:
+                        calls.amend(note.moved(Stage.REFUSED, self.cloud.now()))
                     raise
                 calls.amend(note.moved(Stage.MADE, self.cloud.now(), disk.id))
                 return disk
@@ -197,11 +202,11 @@ class Disks:
 
     def _all(self, slot: Slot, places: Sequence[Placement], note: Note | None) -> list[Volume]:
         """All disks of the slot; one that was made a moment ago, or may have been, is waited for."""
+        begun_at = self.cloud.now()
         while True:
             asked_at = self.cloud.now()
             found = self.cloud.find_volumes(slot.tags, regions(places)) if places else []
-            is_decided = note is None or note.stage is Stage.REFUSED or asked_at - note.at > VISIBILITY
-            if found or is_decided:
+            if found or _is_decided(note, begun_at, asked_at):
                 return found
             self.lifeline.sleep(_POLL_S)
 
@@ -248,6 +253,18 @@ def refuse_to_shrink(name: str, size_bytes: int, wanted_bytes: int) -> Rejected:
         remedy="keep its size, or move by hand: snapshot the disk, make a stack of another name with the smaller one "
         "(`gpuprov up SPEC --stack NAME`), copy the data, and only then end this stack with `gpuprov down`",
     )
+
+
+def _is_decided(note: Note | None, begun_at: datetime, asked_at: datetime) -> bool:
+    """Whether a disk of which a note tells would show by now.
+
+    A note without an answer says when its call was about to go out, not when it did: a process may have slept in between. So
+    such a one is waited for from the first look on.
+    """
+    if note is None or note.stage is Stage.REFUSED:
+        return True
+    since = max(note.at, begun_at) if note.stage is Stage.CALLING else note.at
+    return asked_at - since > VISIBILITY
 
 
 def _made(note: Note | None) -> list[tuple[Placement, str]]:

@@ -322,12 +322,16 @@ class Launches:
             self.session.lifeline.sleep(1.0)
 
     def _until_found(self, facts: LaunchFacts, note: Note) -> list[Instance]:
-        """Machines that a cut call made, as soon as one shows; none after the visibility window."""
+        """Machines that a cut call made, as soon as one shows; none after the visibility window.
+
+        The note says when the call was about to go out, not when it did: a process may have slept in between.
+        """
         wanted = {tags.STACK_ID: facts.stack_id}
+        begun_at = self.session.cloud.now()
         while True:
             asked_at = self.session.cloud.now()
             found = live(self.session.cloud.find_instances(wanted, [note.placement]))
-            if found or asked_at - note.at > VISIBILITY:
+            if found or asked_at - max(note.at, begun_at) > VISIBILITY:
                 return found
             self.session.lifeline.sleep(0.5)
 

@@ -23,7 +23,17 @@ from provisioner.clouds.cloud import (
     Volume,
     VolumeRequest,
 )
-from provisioner.errors import Ambiguous, CredentialsError, GpuprovError, Throttled
+from provisioner.errors import (
+    Ambiguous,
+    CapacityError,
+    CloudError,
+    CredentialsError,
+    GpuprovError,
+    QuotaError,
+    Throttled,
+    TokenMismatch,
+    TokenSpent,
+)
 from provisioner.units import DiskSpeed
 from stacks import health
 from stacks.clouds import Walled, list_within
@@ -67,11 +77,11 @@ class PatientCloud(Cloud):
 
     def get_instance(self, placement: Placement, instance_id: str) -> Instance | None:
         """As the protocol says."""
-        return self._ask(lambda: self.cloud.get_instance(placement, instance_id))
+        return self._read(lambda: self.cloud.get_instance(placement, instance_id))
 
     def find_instances(self, tags: Mapping[str, str], placements: Sequence[Placement]) -> list[Instance]:
         """As the protocol says."""
-        return self._ask(lambda: self.cloud.find_instances(tags, placements))
+        return self._read(lambda: self.cloud.find_instances(tags, placements))
 
     def start_instance(self, placement: Placement, instance_id: str) -> Instance:
         """As the protocol says; refused once the engine is gone."""
@@ -103,7 +113,7 @@ class PatientCloud(Cloud):
 
     def find_volumes(self, tags: Mapping[str, str], placements: Sequence[Placement]) -> list[Volume]:
         """As the protocol says."""
-        return self._ask(lambda: self.cloud.find_volumes(tags, placements))
+        return self._read(lambda: self.cloud.find_volumes(tags, placements))
 
     def attach_volume(self, placement: Placement, instance_id: str, volume_id: str) -> None:
         """As the protocol says."""
@@ -144,11 +154,11 @@ class PatientCloud(Cloud):
 
     def list_objects(self) -> list[BillableObject]:
         """As the protocol says."""
-        return self._ask(self.cloud.list_objects)
+        return self._read(self.cloud.list_objects)
 
     def list_within(self, regions: Collection[str]) -> list[BillableObject]:
         """Everything of ours; see ``stacks.clouds.list_within``."""
-        return self._ask(lambda: list_within(self.cloud, regions))
+        return self._read(lambda: list_within(self.cloud, regions))
 
     def read_health(self, placement: Placement, instance_id: str) -> Health | None:
         """How a running machine is; ``None`` where its cloud tells no such thing."""
@@ -165,6 +175,18 @@ class PatientCloud(Cloud):
     def list_others(self) -> list[BillableObject]:
         """See ``Cloud.list_others``."""
         return self._ask(self.cloud.list_others)
+
+    def _read(self, call: Callable[[], T]) -> T:
+        """The answer of a call that shows what exists.
+
+        Raises:
+            CloudError: instead of a refusal, which would be taken for one of the offer that is tried at that moment: a reading
+                has no room, quota or token of its own.
+        """
+        try:
+            return self._ask(call)
+        except (CapacityError, QuotaError, TokenSpent, TokenMismatch) as error:
+            raise CloudError(error.message, where=error.where, remedy=error.remedy) from error
 
     def _ask(self, call: Callable[[], T], *, makes: bool = False, bills: bool = False) -> T:
         """The answer of a call, asked up to ``TRIES`` times.

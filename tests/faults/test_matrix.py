@@ -52,6 +52,19 @@ def test_an_end_from_another_host_right_after_the_creation_finds_the_data_disk(h
     _play(Case("create", Strike(0, Mode.LOST), other_host=True), home)
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(20281622, id="a-refusal-of-a-reading-was-taken-for-one-of-the-offer"),
+        pytest.param(20310743, id="and-the-next-offer-got-a-second-machine-and-the-disk"),
+        pytest.param(20280377, id="a-disk-was-forgotten-when-its-call-could-not-go-out-again"),
+        pytest.param(20280563, id="a-process-slept-between-its-note-and-its-call"),
+    ],
+)
+def test_schedules_that_once_did_not_heal(home: Path, seed: int) -> None:
+    race.play(seed, home / "race")
+
+
 def test_the_matrix_is_as_large_as_promised(home: Path) -> None:
     assert len(CODES) - len(NO_ANSWER) - (UNKNOWN in CODES) >= 31
     cases = list(matrix.singles(home))

@@ -3,7 +3,17 @@ from __future__ import annotations
 import pytest
 
 from provisioner.clouds.cloud import Placement
-from provisioner.errors import Ambiguous, Cancelled, CapacityError, CredentialsError, GpuprovError, Throttled
+from provisioner.errors import (
+    Ambiguous,
+    Cancelled,
+    CapacityError,
+    CloudError,
+    CredentialsError,
+    GpuprovError,
+    QuotaError,
+    Throttled,
+    TokenSpent,
+)
 from provisioner.vocabulary import CapacityType
 from stacks.provider.patience import TRIES, PatientCloud
 from tests.fakes.cloud import Clock, ClockedLifeline, FakeCloud
@@ -58,3 +68,19 @@ def test_an_end_in_the_middle_stops_the_tries() -> None:
     with pytest.raises(Cancelled):
         patient.start_instance(PLACE, "i-1")
     assert cloud.count("start_instance") == 1
+
+
+@pytest.mark.parametrize("error", [CapacityError("full"), QuotaError("used up"), TokenSpent("spent")])
+def test_a_refusal_of_a_reading_is_none_of_the_offer(error: GpuprovError) -> None:
+    cloud, patient = ask()
+    reads = {
+        "find_instances": lambda: patient.find_instances({}, [PLACE]),
+        "get_instance": lambda: patient.get_instance(PLACE, "i-1"),
+        "find_volumes": lambda: patient.find_volumes({}, [PLACE]),
+        "list_objects": patient.list_objects,
+    }
+    for operation, read in reads.items():
+        cloud.errors[operation].append((False, error))
+        with pytest.raises(CloudError, match=error.message) as told:
+            read()
+        assert not isinstance(told.value, (CapacityError, QuotaError, TokenSpent))
