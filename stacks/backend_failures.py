@@ -9,18 +9,44 @@ import re
 
 from provisioner.errors import CloudError, CredentialsError, GpuprovError, UsageError
 
-_MISSING = re.compile(r"NoSuchBucket|bucket doesn't exist|bucket does not exist|ContainerNotFound", re.IGNORECASE)
-_DENIED = re.compile(r"AccessDenied|Forbidden|StatusCode: 403|PermissionDenied|insufficient permission", re.IGNORECASE)
-_KEYS = re.compile(
-    r"ExpiredToken|InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|failed to refresh cached credentials"
-    r"|get credentials|no EC2 IMDS role found|failed to retrieve credentials|could not find default credentials|SSO token",
-    re.IGNORECASE,
-)
-_PASSPHRASE = re.compile(r"incorrect passphrase|passphrase must be set", re.IGNORECASE)
-_NEWER = re.compile(
-    r"deployment (version|schema)|unsupported (checkpoint )?(version|schema)|newer (than|version)", re.IGNORECASE
-)
 _BLOB = re.compile(r",? ?(RequestID|HostID): ?[^,]*")
+_CAUSES: tuple[tuple[str, type[GpuprovError], str, str], ...] = (
+    (
+        r"NoSuchBucket|bucket doesn't exist|bucket does not exist|ContainerNotFound",
+        UsageError,
+        "the state cannot be reached",
+        "make the bucket (versioned, closed to the public), or correct GPUPROV_BACKEND or --backend",
+    ),
+    (
+        (
+            r"ExpiredToken|InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|failed to refresh cached credentials"
+            r"|get credentials|no EC2 IMDS role found|failed to retrieve credentials|could not find default credentials"
+            r"|SSO token"
+        ),
+        CredentialsError,
+        "the state cannot be reached",
+        "log in again, or set AWS_PROFILE; nothing was changed",
+    ),
+    (
+        r"incorrect passphrase|passphrase must be set",
+        UsageError,
+        "the state's secrets cannot be opened",
+        "set PULUMI_CONFIG_PASSPHRASE to the team's passphrase",
+    ),
+    (
+        r"deployment (version|schema)|unsupported (checkpoint )?(version|schema)|newer (than|version)",
+        CloudError,
+        "the state cannot be read",
+        "use the version of gpuprov that wrote it",
+    ),
+    (
+        r"AccessDenied|Forbidden|StatusCode: 403|PermissionDenied|insufficient permission",
+        CredentialsError,
+        "the state cannot be reached",
+        "ask for the right to list, read and write that bucket",
+    ),
+)
+"""Words, the error that they mean, what is so, and what mends it; the first that fits counts."""
 
 
 def explain(text: str, url: str) -> GpuprovError | None:
@@ -31,34 +57,9 @@ def explain(text: str, url: str) -> GpuprovError | None:
         url: the backend.
     """
     said = " ".join(_BLOB.sub("", text).split())
-    if _MISSING.search(text):
-        return UsageError(
-            f"the state cannot be reached: {said}",
-            where=url,
-            remedy="make the bucket (versioned, closed to the public), or correct GPUPROV_BACKEND or --backend",
-        )
-    if _KEYS.search(text):
-        return CredentialsError(
-            f"the state cannot be reached: {said}",
-            where=url,
-            remedy="log in again, or set AWS_PROFILE; nothing was changed",
-        )
-    if _PASSPHRASE.search(text):
-        return UsageError(
-            f"the state's secrets cannot be opened: {said}",
-            where=url,
-            remedy="set PULUMI_CONFIG_PASSPHRASE to the team's passphrase",
-        )
-    if _NEWER.search(text):
-        return CloudError(
-            f"the state cannot be read: {said}", where=url, remedy="use the version of gpuprov that wrote it"
-        )
-    if _DENIED.search(text):
-        return CredentialsError(
-            f"the state cannot be reached: {said}",
-            where=url,
-            remedy="ask for the right to list, read and write that bucket",
-        )
+    for words, kind, what, remedy in _CAUSES:
+        if re.search(words, text, re.IGNORECASE):
+            return kind(f"{what}: {said}", where=url, remedy=remedy)
     return None
 
 
