@@ -36,6 +36,7 @@ from stacks.provider.inputs import (
 )
 from stacks.provider.inputs import failures as wrong_inputs
 from stacks.provider.journal import Journal
+from stacks.provider.lifetime import part
 from stacks.provider.machine import is_over, live
 from stacks.provider.machine_state import ECHOED, OUTPUTS, MachineState
 from stacks.provider.recovery import KIND, Recovery
@@ -102,6 +103,12 @@ class GpuInstances:
         elif state.power is InstanceState.RUNNING and not found.replaces and (keys := _later(before, values)):
             self.session.warn(
                 urn, f"{', '.join(keys)}: the live machine learns of it when `up` next starts it (`stop`, then `up`)"
+            )
+        if not is_over(state.power) and not found.replaces and _ends_otherwise(before, values):
+            self.session.warn(
+                urn,
+                f"lifecycle.idle.then counts for the next machine: what a shutdown does to {state.instance_id} was settled "
+                "when it was made; `gpuprov down --keep-data`, then `up`, makes another",
             )
         return found
 
@@ -342,7 +349,17 @@ def _given(values: Mapping[str, Any]) -> Given:
 
 def _later(before: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
     was, now = before.get("workload"), values.get("workload")
-    return later(was, now) if isinstance(was, Mapping) and isinstance(now, Mapping) else []
+    if not isinstance(was, Mapping) or not isinstance(now, Mapping):
+        return []
+    # A disk is attached at once, and mounted by the boot script; a bare machine mounts none.
+    mounts = now.get("run") is not None
+    added = [name for name in _names(values.get("volumes")) if name not in _names(before.get("volumes"))]
+    return [*later(was, now), *(f"data disk {name}" for name in added if mounts)]
+
+
+def _ends_otherwise(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    was, now = (part(part(part(side, "workload"), "lifecycle"), "idle").get("then") for side in (before, values))
+    return was != now
 
 
 def _root_speed(outputs: Mapping[str, Any]) -> DiskSpeed | None:

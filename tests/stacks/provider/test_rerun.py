@@ -216,3 +216,18 @@ def test_a_machine_that_a_cut_run_left_is_adopted_and_told(home: Path) -> None:
     mini.up(running("new"))
     assert only(mini) == machine
     assert "new" in mini.cloud.user_data[machine]
+
+
+def test_what_a_live_machine_does_not_take_over_at_once_is_said_and_only_once(home: Path) -> None:
+    mini = engine(home)
+    mini.up(running())
+    mini.told.clear()
+    other = edited(lifecycle={"max_lifetime": "12h", "idle": {"then": "terminate"}})
+    given = running(workload=other, disks={"data": "200GiB"})
+    mini.up(given)
+    said = "\n".join(mini.told)
+    assert "data disk data: the live machine learns of it when `up` next starts it" in said
+    assert f"lifecycle.idle.then counts for the next machine: what a shutdown does to {only(mini)}" in said
+    mini.told.clear()
+    mini.up(given)
+    assert mini.told == []
