@@ -24,7 +24,6 @@ from provisioner.records import record
 from provisioner.sizing.demand import Demand, ServingDemand, TrainingDemand
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.layouts import feasible_layouts, layout_objections
-from provisioner.sizing.serving_extras import prepared_rank
 from provisioner.sizing.shapes import ModelShape
 from provisioner.units import format_usd
 from provisioner.vocabulary import CapacityType, Engine
@@ -164,7 +163,7 @@ class Placer:
             EngineSetting.KV_CACHE: str(demand.kv_dtype),
             EngineSetting.CONCURRENCY: str(demand.concurrency),
             EngineSetting.ADAPTERS: str(len(adapters)),
-            EngineSetting.ADAPTER_RANK: str(prepared_rank(demand)) if adapters else "0",
+            EngineSetting.ADAPTER_RANK: _adapter_rank(demand) if adapters else "0",
         }
 
     def quota(self, instance: InstanceType | None, place: Place) -> Known[QuotaRoom | None]:
@@ -351,3 +350,9 @@ def describe_offer(offer: PlannedOffer) -> str:
     price = f" at {format_usd(offer.price_usd_per_hour, 4)}/h" if offer.price_usd_per_hour is not None else ""
     count = f"{offer.instances} x " if offer.instances > 1 else ""
     return f"{count}{offer.instance_type} ({offer.gpus_per_instance:g} x {offer.gpu}) in {offer.region}{price}"
+
+
+def _adapter_rank(demand: ServingDemand) -> str:
+    from provisioner.sizing.serving_extras import prepared_rank  # only where adapters are served
+
+    return str(prepared_rank(demand))

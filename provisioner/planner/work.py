@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 from provisioner.sizing.demand import Demand, ServingDemand
 from provisioner.sizing.start_up import start_up
@@ -19,6 +20,7 @@ BURSTY_HOURS_PER_MONTH = 120.0
 """Hours a month of a bursty workload that names none (CONTRACTS 4)."""
 
 
+@cache  # asked for each arrangement, and the same for all of a plan
 def start_hours(weights_bytes: int, engine: Engine | None) -> float:
     """Hours from the first billed second to the first useful one: the usual start that a plan shows."""
     return start_up(weights_bytes, engine).usual_s / 3600
