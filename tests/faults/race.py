@@ -197,7 +197,7 @@ class Schedule:
         self.steps += 1
         is_wild = self.steps < STEPS_MAX
         if is_wild and self.chance.random() < _HAPPENS:
-            self._happen()
+            self._happen(me)
         process = me.process
         is_working = process is not None and self.holder is me and stage != "waits" and not process.is_orphan
         if is_wild and process is not None and is_working and self.chance.random() < _DIES:
@@ -243,7 +243,7 @@ class Schedule:
         given = program(offers=_OFFERS, rootVolume=self.chance.choice(("100GiB", "100GiB", "150GiB")), disks=_DISKS)
         return lambda one: one.up(given)
 
-    def _happen(self) -> None:
+    def _happen(self, me: Player) -> None:
         cloud, chance = self.world.cloud, self.chance
         event = chance.randrange(6)
         own = [machine for machine in self.world.own_machines if cloud._is_visible(cloud.machines[machine.id])]
@@ -252,11 +252,20 @@ class Schedule:
         elif event == 1:
             cloud.no_capacity = {chance.choice(_KEYS)} if not cloud.no_capacity else set()
         elif event == 2:
-            cloud.clock.advance(timedelta(minutes=chance.choice((1, 10))))
+            self._pass(me, timedelta(minutes=chance.choice((1, 10))))
         elif event == 3 and own and own[0].state is InstanceState.RUNNING:
             cloud.machines[own[0].id].instance = _stopped(cloud.machines[own[0].id].instance)
         else:
             self.world.answer_next(chance.choice(_OPERATIONS), chance.choice(CODES))
+
+    def _pass(self, me: Player, span: timedelta) -> None:
+        """Let time pass; a call that is in flight meanwhile lands when it is due, not at the end of the span."""
+        clock, other = self.world.cloud.clock, self._other(me).process
+        until = clock.now + span
+        if other is not None and other.lands_at is not None and clock.now < other.lands_at < until:
+            clock.advance(other.lands_at - clock.now)
+            self._hand_over(me)
+        clock.advance(max(until - clock.now, timedelta(0)))
 
     def _look(self) -> None:
         self.most_at_once = max(self.most_at_once, len(self.world.own_machines))

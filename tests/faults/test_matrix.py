@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -58,11 +59,28 @@ def test_an_end_from_another_host_right_after_the_creation_finds_the_data_disk(h
         pytest.param(20281622, id="a-refusal-of-a-reading-was-taken-for-one-of-the-offer"),
         pytest.param(20310743, id="and-the-next-offer-got-a-second-machine-and-the-disk"),
         pytest.param(20280377, id="a-disk-was-forgotten-when-its-call-could-not-go-out-again"),
+        pytest.param(18887, id="a-call-in-flight-landed-after-every-look-for-it"),
         pytest.param(20280563, id="a-process-slept-between-its-note-and-its-call"),
     ],
 )
 def test_schedules_that_once_did_not_heal(home: Path, seed: int) -> None:
     race.play(seed, home / "race")
+
+
+def test_a_call_in_flight_lands_when_it_is_due_though_a_minute_passes(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 18887 let one land a minute late, longer than any command looks for it."""
+    schedule = race.Schedule(1, home / "race")
+    clock = schedule.world.cloud.clock
+    me, other = schedule.players
+    begun_at = clock.now
+    other.process = race.Process(race.SharedLifeline(clock, lambda: None), lands_at=begun_at + timedelta(seconds=9))
+    handed_over: list[timedelta] = []
+    monkeypatch.setattr(schedule, "_hand_over", lambda _: handed_over.append(clock.now - begun_at))
+    schedule._pass(me, timedelta(minutes=1))
+    assert handed_over == [timedelta(seconds=9)]
+    assert clock.now - begun_at == timedelta(minutes=1)
 
 
 def test_the_matrix_is_as_large_as_promised(home: Path) -> None:
