@@ -105,6 +105,7 @@ def read_machine(entry: BillableObject, parts: Sequence[BillableObject] = ()) ->
         stopped_usd_per_hour=_sum(rest),
         stopped_at=tags.parse_time(extra["stopped_at"]) if extra.get("stopped_at") else None,
         disk=extra.get("disk", "network"),
+        cannot_stop=extra.get("spot_request") in ("one-time", "cancelled"),
     )
 
 

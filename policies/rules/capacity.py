@@ -90,7 +90,7 @@ def _resumable(facts: SpecFacts | OfferedFacts) -> object:
 
 
 def spot_stop(facts: SpecFacts, setting: Setting) -> Iterator[Outcome]:
-    """An idle rule that stops a machine goes with capacity that can be stopped."""
+    """An idle rule that stops a machine goes with capacity that starts again."""
     del setting
     key = "lifecycle.idle.then"
     then, capacity = facts.read(key), facts.read("placement.capacity")
@@ -100,7 +100,9 @@ def spot_stop(facts: SpecFacts, setting: Setting) -> Iterator[Outcome]:
     elif UNKNOWN in (then, capacity):
         yield unknown(key, "whether an idle spot machine is to be stopped is not known yet", remedy)
     else:
-        yield failed(key, "a one-time spot machine cannot be stopped, only ended", remedy)
+        yield failed(
+            key, "a stopped spot machine starts again only where its pool has room; its disks bill meanwhile", remedy
+        )
 
 
 def region_support(facts: OfferedFacts | MachineFacts, setting: Setting) -> Iterator[Outcome]:
@@ -202,7 +204,7 @@ RULES = (
         "spot-stop",
         "capacity",
         "Spot machines are ended, not stopped",
-        "A one-time spot request cannot be stopped; the idle rule would fail and the machine would go on billing.",
+        "A stopped spot machine is tied to one pool: it may not start again for days, while its disks bill.",
         Severity.MEDIUM,
         (SpecFacts,),
         spot_stop,

@@ -217,7 +217,7 @@ class Account:
         """Machines of which each must run for the work to go on."""
         self.fetched_gib = Decimal(self.files_bytes * arrangement.instances) / GIB
         self._lost_hours = lost_hours(workload, self.files_bytes, request.engine)
-        self._may_stop = workload.lifecycle.idle.then != "terminate"
+        self._then = workload.lifecycle.idle.then
         billed = tuple(disk for disk in self.disks if disk.kind != "local")
         self._places = tariff.places(billed, arrangement.instances, self.files_bytes)
         self._kept: dict[tuple[Decimal, float, bool], Decimal] = {}
@@ -230,7 +230,7 @@ class Account:
         risk = self._risk(offer)
         on_demand = tariff.on_demand_usd(offer.instance, offer.region) if risk else None
         stretch = risk.stretch(self.machines_together) if risk else 1.0
-        can_stop = offer.capacity_type is CapacityType.ON_DEMAND and self._may_stop
+        can_stop = self._can_stop(offer)
         return Terms(
             compute=None if price is None else price * instances,
             on_demand=None if on_demand is None else on_demand * instances,
@@ -253,6 +253,17 @@ class Account:
             supposed_compute=self._listed(offer) if price is None and offer.capacity_type in AHEAD else None,
             origin=Origin(self, offer, place),
         )
+
+    def _can_stop(self, offer: Lot) -> bool:
+        """Whether an idle machine is kept stopped: on demand unless the spec says otherwise, on spot only where it says so.
+
+        A stop would discard local SSD on Google Cloud, so that such a machine ends instead (docs/reaping.md).
+        """
+        if offer.capacity_type is CapacityType.ON_DEMAND:
+            return self._then != "terminate"
+        if offer.capacity_type is not CapacityType.SPOT or self._then != "stop":
+            return False
+        return offer.cloud == "aws" or offer.instance.local_ssd_kind != "bundled"
 
     def _listed(self, offer: Lot) -> Decimal | None:
         """An hour of all instances on demand in the region."""

@@ -91,7 +91,10 @@ def needs_evidence(machine: Machine) -> bool:
 def _how(machine: Machine, cause: Cause) -> Ending:
     if cause is Cause.STOPPED:
         return Ending(TERMINATE, "it has been stopped for longer than its stack allows")
-    return ending(machine.cloud, machine.capacity_type, machine.disk, machine.tags.get(tags.IDLE_THEN))
+    wanted = machine.tags.get(tags.IDLE_THEN)
+    if wanted == STOP and machine.cannot_stop:
+        wanted = None  # the spec was edited since, or the request was cancelled; a stop would be refused, and it would bill on
+    return ending(machine.cloud, machine.capacity_type, machine.disk, wanted)
 
 
 def _cause(machine: Machine, evidence: Evidence | None, now: datetime) -> tuple[Cause | None, str, timedelta | None]:

@@ -1,7 +1,7 @@
 """Stop or terminate: what each cloud allows by market and kind of disk, and what is cheap.
 
 Source: reference of EC2 ("Stop and start your instance", "Spot Instance interruptions": a one-time spot request cannot be
-stopped) and of Compute Engine ("Stop or suspend": local SSD is discarded; flex-start runs through); catalog billing rules.
+stopped, a persistent one can) and of Compute Engine ("Stop or suspend": local SSD is discarded; flex-start runs through); catalog billing rules.
 """
 
 from __future__ import annotations
@@ -54,6 +54,13 @@ _TABLE: dict[tuple[str, str, str], Ending] = {
     ("gcp", "reserved", "local-root"): Ending(TERMINATE, "nothing of it would be kept"),
 }
 
+_PERSISTENT = Ending(STOP, "its spot request is persistent, as the spec asks; only its disks bill while it is stopped")
+_STATED: dict[tuple[str, str, str], Ending] = {
+    ("aws", "spot", "network"): _PERSISTENT,
+    ("aws", "spot", "local"): _PERSISTENT,
+}
+"""What stops only where the spec says so: by itself, a spot machine is asked for once."""
+
 
 def ending(cloud: str, capacity_type: CapacityType | None, disk: str, wanted: str | None = None) -> Ending:
     """How a machine is ended.
@@ -69,6 +76,8 @@ def ending(cloud: str, capacity_type: CapacityType | None, disk: str, wanted: st
         return _BLOCK
     nothing = Ending(TERMINATE, "nothing is known of a stop there")
     found = _UNKNOWN if capacity_type is None else _TABLE.get((cloud, str(capacity_type), disk), nothing)
+    if wanted == STOP and capacity_type is not None:
+        return _STATED.get((cloud, str(capacity_type), disk), found)
     if wanted == TERMINATE and found.how == STOP:
         return Ending(TERMINATE, "the spec says so")
     return found

@@ -44,6 +44,8 @@ class Machine:
     stopped_at: datetime | None = None
     disk: str = "network"
     """``network``, ``local`` (local disks beside a network root) or ``local-root``."""
+    cannot_stop: bool = False
+    """Its spot request is known to allow none, whatever its tags say by now."""
 
     @property
     def stack(self) -> str:

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,8 @@ def test_commands_run(path: Path, words: str, body: str, folder: Path) -> None:
 
 
 YAML = blocks("yaml")
+WRITTEN = date(2026, 11, 30)
+"""The day of the examples: a waiver ends at most 90 days later."""
 
 
 @pytest.mark.parametrize(("path", "words", "body"), YAML, ids=named(YAML))
@@ -86,15 +89,13 @@ def test_yaml_loads(path: Path, words: str, body: str, folder: Path) -> None:
 
         file = folder / "gpuprov-policy.yaml"
         file.write_text(body)
-        load_policy(file)
+        load_policy(file, today=WRITTEN)
     elif words == "waivers":
-        from datetime import date
-
         from policies.config import load_waivers
 
         file = folder / "waivers.yaml"
         file.write_text(body)
-        load_waivers(file, today=date(2026, 11, 30))
+        load_waivers(file, today=WRITTEN)
     else:
         from provisioner.workload.load import load
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from datetime import timedelta
 
 import boto3
 import pytest
 
+from policies.day import today_utc
 from tests.e2e.bench import Bench
 from tests.fakes import aws_rules
 
@@ -94,4 +96,53 @@ def test_a_spot_stack_outlives_a_loss_and_an_edit_and_gc_ends_it_without_its_sta
     assert swept.code == 0, swept.err
     assert billable(fake, foreign) == ([], [], 0)
     assert aws_rules.machine("us-east-1", foreign)._state.name == "running"
+    assert fake.rules.relaunched == []
+
+
+WAIVER = """\
+version: 1
+policy:
+  waivers:
+    - rule: spot-stop
+      scope: demo
+      reason: people pause it and can wait for its pool
+      owner: ana@example.com
+      expires: {expires}
+"""
+
+
+def test_a_spot_stack_that_says_stop_is_stopped_started_taken_back_and_ended(fake, tmp_path):
+    bench = Bench(tmp_path / "bench", spec=f"{SPEC}lifecycle: {{idle: {{after: 30m, then: stop}}}}\n")
+    for command in (("check", str(bench.spec)), ("up", str(bench.spec), "--yes", "--cloud", "aws")):
+        unwaived = bench.run(*command)
+        assert unwaived.code == 5, unwaived.err
+        assert "spot-stop" in unwaived.out + unwaived.err
+    assert fake.of("RunInstances") == []
+    expires = today_utc() + timedelta(days=30)
+    (bench.home / "gpuprov-policy.yaml").write_text(WAIVER.format(expires=expires))
+    assert bench.run("check", str(bench.spec)).code == 0
+    made = bench.up("--cloud", "aws")
+    assert made.code == 0, made.err
+    machine = made.document["outputs"]["instance_id"]
+    (call,) = fake.of("RunInstances")
+    assert call.parameters["InstanceMarketOptions.SpotOptions.SpotInstanceType"] == "persistent"
+    assert call.parameters["InstanceInitiatedShutdownBehavior"] == "stop"
+    stopped = bench.run("stop", bench.name)
+    assert stopped.code == 0, stopped.err
+    started = bench.run("start", bench.name)
+    assert started.code == 0, started.err
+
+    aws_rules.interrupt_and_stop("us-east-1", machine)
+    for command in (("start", bench.name), ("up", str(bench.spec), "--yes", "--cloud", "aws")):
+        refused = bench.run(*command)
+        assert refused.code == 7, refused.err
+        assert "EC2 itself starts it again" in refused.err
+    assert len(fake.of("RunInstances")) == 1
+    assert aws_rules.machine("us-east-1", machine)._state.name == "stopped"
+
+    ended = bench.down()
+    assert ended.code == 0, ended.err
+    operations = [one.operation for one in fake.calls]
+    assert operations.index("CancelSpotInstanceRequests") < operations.index("TerminateInstances")
+    assert billable(fake, None) == ([], [], 0)
     assert fake.rules.relaunched == []

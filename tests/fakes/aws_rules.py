@@ -315,6 +315,8 @@ def _stop(original: Any) -> Any:
             request = RULES.spot_requests.get(getattr(one, "spot_instance_request_id", None) or "")
             if request is not None and request["Type"] != "persistent":
                 raise refuse("UnsupportedOperation", f"You can't stop the Spot Instance '{one.id}' (one-time request)")
+            if request is not None and request["State"] == "cancelled":
+                raise refuse("UnsupportedOperation", f"You can't stop the Spot Instance '{one.id}' (cancelled request)")
             if one._state.name not in ("running", "stopping", "stopped"):
                 raise refuse("IncorrectInstanceState", f"{one.id} is {one._state.name}")
         answer = original(self, instance_ids)

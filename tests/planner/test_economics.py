@@ -212,3 +212,14 @@ def test_checkpoint_disk(priced, finetune, request_of, offer):
     full = disk("p5.48xlarge", training={"method": "full", "checkpoint": {"every": "1h"}})
     assert 2 * 8.03e9 * 12 < full < 2 * 8.03e9 * 12 + 20 * GIB  # two of 4 B weights and 8 B moments
     assert disk(storage={"checkpoints": "auto"}) == 10 * GIB
+
+
+@pytest.mark.parametrize("then", [None, "stop", "terminate"])
+@pytest.mark.parametrize("instance_type", ["g6e.xlarge", "a3-highgpu-1g"])
+def test_spot_is_kept_stopped_only_where_spec_and_disks_allow(priced, finetune, offer, then, instance_type):
+    spec = finetune(lifecycle={"idle": {"after": "30m", **({} if then is None else {"then": then})}})
+    found, _ = priced(spec, offer(instance_type, "1.00", capacity_type=CapacityType.SPOT), on_demand="2.00")
+    assert found.terms.can_stop == (instance_type == "g6e.xlarge" and then == "stop")
+    lasting = found.terms.lasting
+    stopped = found.bill.cost.stopped_usd_per_month
+    assert stopped == (lasting + found.terms.root if found.terms.can_stop else lasting)

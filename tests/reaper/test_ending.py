@@ -27,9 +27,13 @@ def test_each_cell_stops_where_it_can_and_says_why(cloud, market, disk):
     assert found.reason
 
 
-def test_the_spec_may_terminate_what_could_stop_and_never_the_other_way_round():
-    assert ending("aws", CapacityType.ON_DEMAND, "network", "terminate").how == "terminate"
-    assert ending("aws", CapacityType.SPOT, "network", "stop").how == "terminate"
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+@pytest.mark.parametrize("market", list(CapacityType))
+@pytest.mark.parametrize("disk", DISKS)
+def test_the_spec_may_terminate_anything_and_stop_spot_of_aws_beside_what_stops_by_itself(cloud, market, disk):
+    assert ending(cloud, market, disk, "terminate").how == "terminate"
+    persistent = {("aws", "spot", "network"), ("aws", "spot", "local")}
+    assert (ending(cloud, market, disk, "stop").how == "stop") == ((cloud, str(market), disk) in STOPS | persistent)
 
 
 @pytest.mark.parametrize("disk", DISKS)

@@ -255,3 +255,11 @@ def test_the_failure_of_a_sweep_is_of_the_kind_of_the_first_and_counts_all():
     assert isinstance(error, CredentialsError)
     assert str(error) == f"2 machines could not be handled, {machine(0).id} first: no right to read metrics; grant it"
     assert run(account(machine())).error() is None
+
+
+@pytest.mark.parametrize(("cannot_stop", "how"), [(False, "stop"), (True, "terminate")])
+def test_a_spot_machine_that_was_asked_for_once_ends_though_its_spec_says_stop_by_now(cannot_stop, how):
+    marks = {tags.IDLE_AFTER: "30m", tags.IDLE_THEN: "stop"}
+    one = machine(capacity_type=CapacityType.SPOT, tags=marks, cannot_stop=cannot_stop)
+    verdict = decide(one, Evidence("idle", timedelta(hours=20), "quiet"), START)
+    assert verdict.ending.how == how

@@ -16,12 +16,12 @@ from provisioner.clouds.cloud import BillableObject, Instance, InstanceState, Pl
 from provisioner.errors import GpuprovError
 from provisioner.tags import format_time
 from provisioner.units import GIB
+from provisioner.vocabulary import CapacityType
 
 _ALIVE = (InstanceState.PENDING, InstanceState.RUNNING)
 _STOPPED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 """Source: EC2 API reference, Instance, stateTransitionReason."""
-_OPEN, _CLOSED_REQUESTS = "open", ("closed", "cancelled", "failed")
-"""Source: EC2 user guide, "Spot Instance request states"; a request whose machine is stopped is ``disabled``."""
+_OPEN = "open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,17 @@ class Inventory:
     def _region(self, region: str) -> list[BillableObject]:
         machines = list(self._machines(region))
         ours = frozenset(entry.id for entry in machines if entry.kind == "instance")
-        return [*machines, *self._requests(region, ours), *self._groups(region)]
+        requests = self._persistent(region)
+        states = {str(request["InstanceId"]): request["State"] for request in requests if request.get("InstanceId")}
+        marked = [_with_request(entry, states.get(entry.id)) for entry in machines]
+        return [*marked, *self._requests(region, requests, ours), *self._groups(region)]
+
+    def _persistent(self, region: str) -> list[dict[str, Any]]:
+        """Our persistent spot requests, ended ones included."""
+        asked = filters({}, ("type", "persistent"))
+        return self.instances.api.pages(
+            "ec2", "DescribeSpotInstanceRequests", region, "SpotInstanceRequests", Filters=asked
+        )
 
     def _whole_region(self, region: str) -> list[BillableObject]:
         try:
@@ -155,19 +165,18 @@ class Inventory:
             extra=extra,
         )
 
-    def _requests(self, region: str, machines: frozenset[str]) -> Iterator[BillableObject]:
+    def _requests(
+        self, region: str, requests: Iterable[dict[str, Any]], machines: frozenset[str]
+    ) -> Iterator[BillableObject]:
         """Persistent spot requests without a machine of ours: they may start another one, or have, which has no tags.
 
         Args:
             region: where.
+            requests: the persistent ones.
             machines: those of ours that live.
         """
-        asked = filters({}, ("type", "persistent"))
-        found = self.instances.api.pages(
-            "ec2", "DescribeSpotInstanceRequests", region, "SpotInstanceRequests", Filters=asked
-        )
-        for request in found:
-            if request["State"] in _CLOSED_REQUESTS or request.get("InstanceId") in machines:
+        for request in requests:
+            if request["State"] in views.CLOSED_REQUESTS or request.get("InstanceId") in machines:
                 continue
             started = self._started(region, request)
             if started is None and request["State"] != _OPEN and request.get("InstanceId"):
@@ -210,6 +219,21 @@ class Inventory:
                 created_at=network.made_at(group),
                 extra={"provider": views.CLOUD},
             )
+
+
+def _with_request(entry: BillableObject, state: str | None) -> BillableObject:
+    """A spot machine with what its request is, which says whether it can be stopped: ``persistent``, ``one-time`` or ``cancelled``.
+
+    Args:
+        entry: an object.
+        state: of the persistent request that the machine belongs to; ``None`` for none.
+
+    Source: EC2 user guide, "Manage your Spot Instances" (only with a persistent request, and not once it is cancelled).
+    """
+    if entry.kind != "instance" or entry.extra.get("capacity_type") != CapacityType.SPOT:
+        return entry
+    word = "one-time" if state is None else "cancelled" if state in views.CLOSED_REQUESTS else "persistent"
+    return replace(entry, extra={**entry.extra, "spot_request": word})
 
 
 def _stopped(described: Mapping[str, Any]) -> dict[str, str]:

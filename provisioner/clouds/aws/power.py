@@ -119,9 +119,11 @@ class Power:
             return None
         request_id = described.get("SpotInstanceRequestId")
         request = self._spot_request(str(request_id), placement) if request_id else None
-        if request is not None and request.get("Type") == "persistent":
-            return None
-        return "a one-time spot instance cannot be stopped"
+        if request is None or request.get("Type") != "persistent":
+            return "a one-time spot instance cannot be stopped"
+        if request.get("State") in views.CLOSED_REQUESTS:
+            return f"its spot request is {request['State']}, so it can only be ended"
+        return None
 
     def _terminate(self, placement: Placement, instance_id: str) -> None:
         try:

@@ -22,6 +22,11 @@ _STATES = {
 }
 _TAKEN_BACK = "Server.SpotInstanceTermination"
 """Source: EC2 API reference, StateReason."""
+CLOSED_REQUESTS = ("closed", "cancelled", "failed")
+"""States of a spot request that starts nothing any more; one whose machine is stopped is ``disabled``.
+
+Source: EC2 user guide, "Spot Instance request states".
+"""
 _KEY = (
     "EC2 cannot read one of its disks, as a rule for want of their key: let aws.kms_key be enabled, and its policy give you"
     " (and for spot machines the role AWSServiceRoleForEC2Spot) kms:CreateGrant and kms:Decrypt"

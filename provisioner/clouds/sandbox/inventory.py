@@ -13,6 +13,7 @@ from provisioner.clouds.sandbox.clock import from_us
 from provisioner.clouds.sandbox.errors import not_found
 from provisioner.clouds.sandbox.machines import Machine
 from provisioner.clouds.sandbox.prices import usd_text
+from provisioner.vocabulary import CapacityType
 
 PROVIDER = "sandbox"
 
@@ -84,6 +85,8 @@ def _of_machine(machine: Machine, rates: Rates, stopped_us: int | None) -> list[
         parts.append(("ip", power.ip_id(machine), "in-use", {"address": machine.public_ip}))
     disk = "local" if machine.has_local_disk else "network"
     common = {"provider": PROVIDER, "capacity_type": str(machine.capacity_type), "disk": disk}
+    if machine.cloud == "aws" and machine.capacity_type is CapacityType.SPOT:
+        common["spot_request"] = "persistent" if machine.stop_on_shutdown else "one-time"
     return [
         BillableObject(
             cloud=machine.cloud,

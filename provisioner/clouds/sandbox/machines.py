@@ -123,7 +123,7 @@ def _end_of_transition(machine: Machine, at_us: int) -> Due:
 
 
 def _reclaim(machine: Machine, at_us: int) -> Due:
-    """EC2 spot and GCE spot with termination action DELETE end; GCE spot with STOP stays as a stopped machine."""
+    """One-time EC2 spot and GCE spot with termination action DELETE end; a persistent one, and STOP, leave a stopped machine."""
     stops = machine.stop_on_shutdown and machine.can_stop
     state = InstanceState.STOPPED if stops else InstanceState.INTERRUPTED
     return Due(at_us, state, "spot: taken back by the cloud")
@@ -148,7 +148,7 @@ def stop_refusal(machine: Machine) -> str | None:
     Source: catalog billing rules; EC2: a user stop of a spot instance needs a persistent request, and a capacity block
     cannot be modified; GCE: local SSD bundled with the machine type only with discard-local-ssd, flex-start runs through.
     """
-    if machine.cloud == "aws" and machine.capacity_type is CapacityType.SPOT:
+    if machine.cloud == "aws" and machine.capacity_type is CapacityType.SPOT and not machine.stop_on_shutdown:
         return "a one-time spot instance cannot be stopped"
     if machine.capacity_type in (CapacityType.CAPACITY_BLOCK, CapacityType.FLEX_START):
         return f"a {machine.capacity_type} instance cannot be stopped"

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
+from provisioner import tags as tag_keys
 from provisioner.clouds.aws.cloud import AwsCloud
 from provisioner.errors import Ambiguous, CredentialsError, NotFound, Rejected
+from provisioner.reaper.decision import decide
+from provisioner.reaper.evidence import Evidence
 from provisioner.tags import parse_time
 from provisioner.units import GIB
+from stacks.reaping import read_machine
 from tests.fakes import aws_rules
 
 WEST = "us-west-2"
@@ -143,3 +148,37 @@ def test_a_stopped_machine_says_since_when(aws_rig):
     aws_rig.cloud.stop_instance(aws_rig.here, made.id)
     (machine,) = [entry for entry in aws_rig.cloud.list_objects() if entry.kind == "instance"]
     assert abs((aws_rig.cloud.now() - parse_time(machine.extra["stopped_at"])).total_seconds()) < 120
+
+
+def test_a_spot_machine_tells_whether_its_request_allows_a_stop(aws_rig):
+    once = aws_rig.running(placement=aws_rig.spot)
+    kept = aws_rig.running(placement=aws_rig.spot, stop_on_shutdown=True, token="another", name="another")
+    bought = aws_rig.running(token="third", name="third")
+    told = {
+        entry.id: entry.extra.get("spot_request") for entry in aws_rig.cloud.list_objects() if entry.kind == "instance"
+    }
+    assert told == {once.id: "one-time", kept.id: "persistent", bought.id: None}
+    aws_rig.cloud.stop_instance(aws_rig.spot, kept.id)
+    (entry,) = [entry for entry in aws_rig.cloud.list_objects() if entry.id == kept.id]
+    assert (entry.state, entry.extra["spot_request"]) == ("stopped", "persistent")
+
+
+def test_a_machine_whose_request_somebody_has_cancelled_says_so_and_is_not_asked_to_stop(aws_rig):
+    made = aws_rig.running(placement=aws_rig.spot, stop_on_shutdown=True)
+    (request,) = aws_rig.fake.rules.spot_requests.values()
+    request["State"] = "cancelled"
+    (entry,) = [entry for entry in aws_rig.cloud.list_objects() if entry.kind == "instance"]
+    assert (entry.state, entry.extra["spot_request"]) == ("running", "cancelled")
+    with pytest.raises(Rejected, match="its spot request is cancelled, so it can only be ended"):
+        aws_rig.cloud.stop_instance(aws_rig.spot, made.id)
+    assert aws_rig.fake.of("StopInstances") == []
+
+
+def test_an_idle_spot_machine_is_stopped_only_where_its_own_request_allows_it(aws_rig):
+    marks = {**aws_rig.request().tags, tag_keys.IDLE_AFTER: "30m", tag_keys.IDLE_THEN: "stop"}
+    once = aws_rig.running(placement=aws_rig.spot, tags=marks)
+    kept = aws_rig.running(placement=aws_rig.spot, stop_on_shutdown=True, token="another", name="another", tags=marks)
+    listed = {entry.id: entry for entry in aws_rig.cloud.list_objects() if entry.kind == "instance"}
+    idle = Evidence("idle", timedelta(hours=20), "quiet")
+    how = {id_: decide(read_machine(entry), idle, entry.created_at).ending.how for id_, entry in listed.items()}
+    assert how == {once.id: "terminate", kept.id: "stop"}

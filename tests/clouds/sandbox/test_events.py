@@ -144,11 +144,14 @@ def test_a_lifetime_ends_the_machine_at_its_own_moment(box, stop_on_shutdown, st
     assert line.usd_per_hour == 0
 
 
-def test_a_machine_that_cannot_stop_terminates_at_the_end_of_its_lifetime(box):
-    made = box.cloud.create_instance(_expiring(box, 1, placement=box.spot, stop_on_shutdown=True))
+def test_spot_on_aws_stops_at_the_end_of_its_lifetime_only_where_it_was_asked_for_persistently(box):
+    once = box.cloud.create_instance(_expiring(box, 1, placement=box.spot))
+    kept = _expiring(box, 1, placement=box.spot, stop_on_shutdown=True)
+    persistent = box.cloud.create_instance(replace(kept, token="persistent", name="persistent"))
     box.clock.pass_time(minutes=61)
-    assert box.see(made).state is InstanceState.TERMINATED
-    said = json.loads(box.see(made).console[-1])
+    assert box.see(once).state is InstanceState.TERMINATED
+    assert box.see(persistent).state is InstanceState.STOPPED
+    said = json.loads(box.see(once).console[-1])
     assert (said["state"], said["act"], said["why"]) == ("dead-man", "terminate", "its lifetime is over")
 
 
