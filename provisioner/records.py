@@ -32,13 +32,20 @@ else:
         if not frozen:
             raise TypeError("a record is frozen")
         make = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
-        return lambda cls: _finish(make(cls), slots=slots, eq=eq, order=order)
+        return lambda cls: _finish(make(_described(cls)), slots=slots, eq=eq, order=order)
 
 
 __all__ = ["record"]
 
 _FACTORY = object()
 """Default of an argument whose value is made for each record."""
+
+
+def _described(cls: type) -> type:
+    """The class with a docstring: for one without, ``dataclass`` works its signature out, at 4 ms the first time."""
+    if not cls.__doc__:
+        cls.__doc__ = cls.__name__
+    return cls
 
 
 def _finish(cls: type, *, slots: bool, eq: bool, order: bool) -> type:

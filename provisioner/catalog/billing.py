@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from provisioner.catalog.files import CatalogFiles
+from provisioner.records import record
 from provisioner.vocabulary import CapacityType
 
 _MODELS: Mapping[CapacityType, tuple[str, ...]] = {
@@ -17,7 +17,7 @@ _MODELS: Mapping[CapacityType, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class BillingRule:
     """One row of billing_rules.csv. Times are seconds; ``None`` is not known or not applicable."""
 

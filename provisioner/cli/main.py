@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -43,6 +44,9 @@ COMMANDS = {
     "up": "create or update a stack",
 }
 """Command name -> one line of help; each lives in ``provisioner.cli.<name>`` as ``command``."""
+
+_INSTANT = frozenset({"check", "plan", "size"})
+"""Commands that hold nothing to be put away at their end: no threads, no temporary files, no connections."""
 
 
 class LazyGroup(CommandGroup):
@@ -94,7 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     args = list(sys.argv[1:] if arguments is None else arguments)
     code = streams.finish(run(args))
-    # Python looks for cycles among all objects once more at its end, another tenth of `plan`; the process frees them anyway.
+    if arguments is None and failure.command_of(args) in _INSTANT:
+        os._exit(code)  # all is written; taking three hundred modules apart one by one is a twentieth of `plan`
+    # Python looks for cycles among all objects once more at its end; the process frees them anyway.
     gc.freeze()
     sys.exit(code)
 

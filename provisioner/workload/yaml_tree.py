@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from provisioner.records import record
 from provisioner.workload.tree import (
     DEPTH_MAX,
     SCALAR_DIGITS_MAX,
@@ -70,7 +71,7 @@ def resolve(text: str) -> bool | int | float | str | None:
     return int(match["hexadecimal"], 16) if match["hexadecimal"] else float(text)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Open:
     """A mapping or list whose end has not been read yet."""
 
@@ -89,7 +90,7 @@ class _Open:
         return Branch(self.keys, self.values, self.mark) if self.is_mapping else Items(tuple(self.items), self.mark)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Measured:
     """A finished node with its expanded size and height."""
 
@@ -98,7 +99,7 @@ class _Measured:
     height: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Builder:
     """Nodes from events, one document, with bounds."""
 
