@@ -20,6 +20,7 @@ from provisioner.clouds.sandbox import latencies, machines, power
 from provisioner.clouds.sandbox.call import Call
 from provisioner.clouds.sandbox.clock import from_us, to_us
 from provisioner.errors import NotFound, UsageError
+from provisioner.node.config import config_of
 from provisioner.node.drain import DRAIN_TAG
 from provisioner.tags import NONE, RUN_DIGEST, format_time
 
@@ -36,8 +37,6 @@ SCALARS = (
 """Signals with one value a machine."""
 
 _SAME_NAMES = ("cpu_percent", "disk_bytes_per_s", "network_bytes_per_s", "logins")
-_PROBED = '\\"ready\\": {'
-"""In the user data of a machine whose workload has a readiness probe (JSON inside JSON)."""
 CONSOLE_LINES = 100
 """Lines of the serial console that a reading gives."""
 _KEPT_PER_INSTANCE = 10_000
@@ -117,7 +116,7 @@ def console(call: Call, instance_id: str) -> tuple[str, ...]:
     )
     lines = [(int(row["at_us"]), str(row["line"])) for row in reversed(rows.fetchall())]
     machine = machines.load(call.connection, instance_id)
-    if machine is not None and machine.running_us is not None and _PROBED in machine.user_data:
+    if machine is not None and machine.running_us is not None and (config_of(machine.user_data) or {}).get("ready"):
         ready_us = machine.running_us + latencies.read_us(call.connection, "ready")
         if ready_us <= call.now_us:
             said = {
