@@ -15,11 +15,11 @@ from provisioner.catalog.snapshot import load_catalog
 from provisioner.cli import stack_options as options
 from provisioner.cli.located import located
 from provisioner.cli.settings import current, say, warn
+from provisioner.clouds.cloud import InstanceState
 from provisioner.errors import GpuprovError, UsageError
 from provisioner.planner.documents import plan_document, plan_from_document
 from provisioner.report.tables import print_plan
 from provisioner.units import HOURS_PER_MONTH, format_usd
-from provisioner.vocabulary import CapacityType
 from provisioner.workload.load import Loaded, load
 from stacks.apply import (
     Applied,
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from stacks.outcome import Outcome
     from stacks.progress import Progress
 
-_STOPPABLE = (CapacityType.ON_DEMAND, CapacityType.RESERVED)
-"""What a stop can pause: a one-time spot machine has no such state, and what is bought as a block is paid for to its end."""
 NOTHING_REAL = "sandbox: nothing real is created"
 
 
@@ -243,6 +241,15 @@ def _print_price(applied: Applied) -> None:
         else "unknown: it bills all the same"
     )
     click.echo(f"  {'in all':<12}{whole}")
-    outputs = applied.state.outputs if applied.state is not None else {}
-    pause = f"    (to pause it: gpuprov stop {applied.stack})" if outputs.get("capacityType") in _STOPPABLE else ""
+    pause = f"    (to pause it: gpuprov stop {applied.stack})" if _can_pause(applied) else ""
     click.echo(f"  {'to end it':<12}gpuprov down {applied.stack}{pause}")
+
+
+def _can_pause(applied: Applied) -> bool:
+    """Whether the machine runs and can be stopped, by what the cloud lists of it: the spec may be younger than its spot request."""
+    from provisioner.reaper.decision import can_stop
+    from stacks.reaping import read_machine
+
+    held = applied.state.outputs.get("instanceId") if applied.state is not None else None
+    listed = applied.standing.objects if applied.standing is not None else ()
+    return any(can_stop(read_machine(one)) for one in listed if one.id == held and one.state == InstanceState.RUNNING)

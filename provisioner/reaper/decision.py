@@ -88,6 +88,13 @@ def needs_evidence(machine: Machine) -> bool:
     return machine.is_running and has_limit and not machine.is_opted_out
 
 
+def can_stop(machine: Machine) -> bool:
+    """Whether a machine is known to be one that its market, its disks and its spot request let stop."""
+    if machine.capacity_type is None or machine.cannot_stop:
+        return False
+    return ending(machine.cloud, machine.capacity_type, machine.disk, STOP).how == STOP
+
+
 def _how(machine: Machine, cause: Cause) -> Ending:
     if cause is Cause.STOPPED:
         return Ending(TERMINATE, "it has been stopped for longer than its stack allows")
@@ -141,4 +148,4 @@ def _minutes(duration: timedelta) -> str:
     return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
-__all__ = ["STOP", "TERMINATE", "Cause", "Step", "Verdict", "decide", "grace", "needs_evidence"]
+__all__ = ["STOP", "TERMINATE", "Cause", "Step", "Verdict", "can_stop", "decide", "grace", "needs_evidence"]

@@ -16,10 +16,11 @@ from stacks.state import GPU_INSTANCE, ResourceState, StackState
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
 
 
-def told(capsys, price, capacity="on-demand"):
+def told(capsys, price, capacity="on-demand", request_type=None):
     outputs = {"instanceId": "i-1", "capacityType": capacity, "volumeIds": ["vol-1"]}
     machine = ResourceState("urn::instance", GPU_INSTANCE, "i-1", {}, outputs)
-    entry = BillableObject("aws", "instance", "i-1", "us-east-1", "use1-az1", "running", {}, price, NOW, {})
+    extra = {"capacity_type": capacity, **({} if request_type is None else {"spot_request": request_type})}
+    entry = BillableObject("aws", "instance", "i-1", "us-east-1", "use1-az1", "running", {}, price, NOW, extra)
     print_result(
         Applied("demo", changes=Changes(create=1), state=StackState("demo", (machine,)), standing=Standing((entry,)))
     )
@@ -40,9 +41,17 @@ def test_a_price_that_is_not_known_is_told_as_such(capsys):
 
 
 @pytest.mark.parametrize(
-    ("capacity", "pauses"), [("on-demand", True), ("reserved", True), ("spot", False), ("capacity-block", False)]
+    ("capacity", "request_type", "pauses"),
+    [
+        ("on-demand", None, True),
+        ("reserved", None, True),
+        ("spot", "persistent", True),
+        ("spot", "cancelled", False),
+        ("spot", "one-time", False),
+        ("capacity-block", None, False),
+    ],
 )
-def test_a_stop_is_offered_where_there_is_one(capsys, capacity, pauses):
-    out = told(capsys, "0.80", capacity)
+def test_a_stop_is_offered_where_there_is_one(capsys, capacity, request_type, pauses):
+    out = told(capsys, "0.80", capacity, request_type)
     assert "gpuprov down demo" in out
     assert ("gpuprov stop demo" in out) is pauses

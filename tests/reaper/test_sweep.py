@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from provisioner import tags
 from provisioner.errors import CloudError, CredentialsError, Rejected
 from provisioner.reaper import machines
-from provisioner.reaper.decision import Cause, Step, decide
+from provisioner.reaper.decision import Cause, Step, can_stop, decide
 from provisioner.reaper.evidence import SILENT_AFTER, Evidence, judge
 from provisioner.reaper.machines import Observed, Sample
 from provisioner.reaper.sweep import Limits, marked, sweep
@@ -263,3 +263,9 @@ def test_a_spot_machine_that_was_asked_for_once_ends_though_its_spec_says_stop_b
     one = machine(capacity_type=CapacityType.SPOT, tags=marks, cannot_stop=cannot_stop)
     verdict = decide(one, Evidence("idle", timedelta(hours=20), "quiet"), START)
     assert verdict.ending.how == how
+    assert can_stop(one) == (how == "stop")
+
+
+@pytest.mark.parametrize(("market", "can"), [("on-demand", True), ("capacity-block", False), (None, False)])
+def test_what_can_be_stopped_is_known_by_its_market(market, can):
+    assert can_stop(machine(capacity_type=market and CapacityType(market))) == can
