@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from time import monotonic, sleep
 from typing import Any
@@ -14,7 +15,7 @@ from stacks.deploy import Session
 from stacks.outcome import Outcome
 from stacks.own_machine import machine_of
 from stacks.provider import lifetime, node
-from stacks.state import LAUNCH, StackState
+from stacks.state import GPU_INSTANCE, LAUNCH, StackState
 
 CHANGE_MAX = timedelta(minutes=15)
 """Longest wait for a machine to stop or to run; large GPU machines need minutes for both."""
@@ -70,23 +71,37 @@ def start_machine(session: Session, state: StackState, provider: str) -> Outcome
 
 
 def renew(session: Session, state: StackState, cloud: Cloud, instance: Instance) -> None:
-    """Write a new ``expires-at`` into the machine's tag and into the launch, before the machine runs."""
+    """Write a new ``expires-at`` into the machine's tag and into the state, before the machine runs."""
     workload = state.instance.inputs.get("workload", {}) if state.instance is not None else {}
     expires_at = lifetime.expires_at(workload, cloud.now())
     cloud.set_tags(instance.placement, instance.id, {tags.EXPIRES_AT: expires_at})
-    session.edit(lambda deployment: write_expiry(deployment, expires_at), cloud.provider)
+    session.edit(lambda deployment: write_expiry(deployment, instance.id, expires_at), cloud.provider)
     if expires_at != tags.NONE:
         session.watch.say(f"ends by itself at {expires_at}")
 
 
-def write_expiry(deployment: dict[str, Any], expires_at: str) -> bool:
-    """Set the launch's ``expiresAt`` in a deployment document; says whether it differed."""
-    changed = False
-    for resource in deployment.get("resources") or ():
-        if resource.get("type") == LAUNCH and resource.get("outputs", {}).get("expiresAt") != expires_at:
-            resource["outputs"]["expiresAt"] = expires_at
-            changed = True
-    return changed
+def write_expiry(deployment: dict[str, Any], instance_id: str, expires_at: str) -> bool:
+    """Set ``expiresAt`` of the launch and of its machine in a deployment document; says whether anything differed.
+
+    The machine's outputs repeat its tags: without the new one there, the next refresh would show our own change as drift.
+    Tags that are sealed stay as they are, and the refresh learns them.
+    """
+    held = [
+        resource.get("outputs") or {} for resource in deployment.get("resources") or () if _is_of(resource, instance_id)
+    ]
+    shown = [outputs["cloudTags"] for outputs in held if tags.EXPIRES_AT in (outputs.get("cloudTags") or {})]
+    places = [*((outputs, "expiresAt") for outputs in held), *((carried, tags.EXPIRES_AT) for carried in shown)]
+    stale = [(place, key) for place, key in places if place.get(key) != expires_at]
+    for place, key in stale:
+        place[key] = expires_at
+    return bool(stale)
+
+
+def _is_of(resource: Mapping[str, Any], instance_id: str) -> bool:
+    """Whether a resource of a deployment document is the launch, or that machine."""
+    if resource.get("type") == GPU_INSTANCE:
+        return bool((resource.get("outputs") or {}).get("instanceId") == instance_id)
+    return bool(resource.get("type") == LAUNCH)
 
 
 def _until(cloud: Cloud, instance: Instance, state: InstanceState) -> Instance:

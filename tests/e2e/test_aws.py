@@ -57,7 +57,11 @@ def test_a_stack_lives_and_ends_on_aws(fake, tmp_path):
     assert len(fake.of("RunInstances")) == 2
     assert len(fake.of("StartInstances")) == 1  # a want of capacity is not asked for again
     fake.capacity.clear()
+    unchanged = "  no difference between the state and the cloud"
+    assert bench.run("refresh", bench.name).out.splitlines() == [unchanged, "stack demo: stopped"]
     assert bench.run("start", bench.name).out.splitlines()[-1] == "stack demo: running"
+    seen = bench.run("preview", str(bench.spec), "--cloud", "aws", "--format", "json")
+    assert (seen.document["drift"], seen.document["changes"]["same"]) == ([], 3), seen.err
 
     aws_rules.terminate("us-east-1", outputs["instance_id"])
     seen = bench.run("refresh", bench.name)

@@ -93,9 +93,15 @@ def test_stop_start_and_drift(make_bench):
     assert made["instance_id"] in refused.err
     assert [machine.state for machine in bench.machines()] == ["stopped"]
     bench.sandbox("capacity", "clear")
+    own = bench.run("refresh", "demo", "--format", "json")
+    assert own.document["drift"] == []  # the new end that it was given is our own change
+    assert own.document["outputs"]["expires_at"] > expiry
 
     started = bench.run("start", "demo", "--format", "json")
     assert started.code == 0, started.err
+    (moved,) = started.document["drift"]
+    assert moved["changes"].keys() == {"power", "ready"}
+    assert bench.run("preview", str(bench.spec), "--format", "json").document["drift"] == []
     outputs = started.document["outputs"]
     assert started.document["state"] == "running"
     assert outputs["instance_id"] == made["instance_id"]

@@ -246,18 +246,34 @@ def test_what_is_not_stated_is_absent():
     assert made["instance"][1]["volumes"] == []
 
 
-def test_a_new_expiry_goes_into_the_launch_alone():
+def test_a_new_expiry_goes_into_the_launch_and_its_own_machine():
+    old, new = "2026-12-01T00:00:00Z", "2026-12-02T00:00:00Z"
+
+    def machine(instance_id, carried):
+        return {
+            "type": GPU_INSTANCE,
+            "outputs": {"instanceId": instance_id, "expiresAt": old, "cloudTags": dict(carried)},
+        }
+
+    sealed = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "v1:x"}
+    carried = {tags.EXPIRES_AT: old, "team": "search"}
     deployment = {
         "resources": [
-            {"type": LAUNCH, "outputs": {"expiresAt": "2026-12-01T00:00:00Z", "stackId": "f00d"}},
-            {"type": GPU_INSTANCE, "outputs": {"expiresAt": "2026-12-01T00:00:00Z"}},
+            {"type": LAUNCH, "outputs": {"expiresAt": old, "stackId": "f00d"}},
+            machine("i-1", carried),
+            machine("i-0", carried),
+            machine("i-1", sealed),
+            {"type": "pulumi:pulumi:Stack"},
         ]
     }
-    assert write_expiry(deployment, "2026-12-02T00:00:00Z")
-    assert deployment["resources"][0]["outputs"] == {"expiresAt": "2026-12-02T00:00:00Z", "stackId": "f00d"}
-    assert deployment["resources"][1]["outputs"]["expiresAt"] == "2026-12-01T00:00:00Z"
-    assert not write_expiry(deployment, "2026-12-02T00:00:00Z")
-    assert not write_expiry({}, "none")
+    assert write_expiry(deployment, "i-1", new)
+    launch, own, other, shut = (resource["outputs"] for resource in deployment["resources"][:4])
+    assert launch == {"expiresAt": new, "stackId": "f00d"}
+    assert own == {"instanceId": "i-1", "expiresAt": new, "cloudTags": {tags.EXPIRES_AT: new, "team": "search"}}
+    assert other == {"instanceId": "i-0", "expiresAt": old, "cloudTags": carried}
+    assert (shut["expiresAt"], shut["cloudTags"]) == (new, sealed)
+    assert not write_expiry(deployment, "i-1", new)
+    assert not write_expiry({}, "i-1", "none")
 
 
 def test_lifetimes_are_whole_minutes():
