@@ -288,6 +288,15 @@ class Cloud(Protocol):
         """What a stopped machine reads at its next boot; ``Rejected`` while it is not stopped."""
         ...
 
+    def set_shutdown(self, placement: Placement, instance_id: str, *, stops: bool) -> None:
+        """What a shutdown from inside does to a machine from now on, running or stopped: stop it, or terminate it.
+
+        Raises:
+            NotFound: it is not there.
+            Rejected: its cloud or its market settles that at the creation, or it cannot be stopped.
+        """
+        ...
+
     def terminate_instance(self, placement: Placement, instance_id: str) -> None:
         """End a machine and its root disk; returns before it is gone (see the module's head)."""
         ...

@@ -47,6 +47,7 @@ Source: EC2 user guide, "Spot Instance interruption notices" (check every 5 seco
 HOOK_HOLDS_S = 300.0
 """A checkpoint of this age is good enough for a shutdown: the hook has run for it, or for a notice, a moment ago."""
 IDLE_TAG = "gpuprov:idle-after"
+THEN_TAG = "gpuprov:idle-then"
 IDLE_MIN_S, IDLE_MAX_S = 300.0, 3600.0
 """Bounds of a measured wait, as of a predicted one."""
 MARK = "gpuprov"
@@ -144,20 +145,22 @@ class Node:
             try:
                 changed = renew(self.root, self.machine.user_data(), run_tool)
             except OSError as error:
-                why = f"{error}"
+                why = str(error)
                 time.sleep(2 if self.clock is None else 0)
             except ValueError as error:
-                self.say(state="boot", why=f"keeps its start: {error}")
-                return
+                why = str(error)
+                break
             else:
                 if changed:
                     self.say(state="boot", why=f"takes over a new start: {', '.join(changed)}"[:500])
                 return
-        self.say(state="boot", why=f"keeps its start: the user data could not be read: {why}")
+        self.say(state="boot", why=f"keeps its start: {why}")
 
     def end(self, why: str, state: str, limit_s: float = HOOK_S, **more: Any) -> None:
         """Run the hook, say it, and shut the operating system down; the cloud stops or terminates the machine by its setting."""
         then = str(self.config.get("then") or "terminate")
+        with suppress(OSError, ValueError):  # an edit of ``idle.then`` changes the machine and its tag, but for spot
+            then = then if self.config.get("spot") else self.machine.tags((THEN_TAG,))[0].get(THEN_TAG, then)
         worked = self.hook(limit_s)
         hook = {} if worked is None else {"hook": "done" if worked else "failed"}
         self.say(state=state, act=then, why=why, **hook, **more)

@@ -29,7 +29,7 @@ from provisioner.errors import (
 from provisioner.units import decimal_string, parse_money
 from provisioner.vocabulary import CapacityType
 from stacks.failures import Attempt
-from stacks.provider import node
+from stacks.provider import node, shutdown
 from stacks.provider.identity import Slot, object_tags
 from stacks.provider.inputs import SPEED_CLOUDS, InstanceInputs, LaunchFacts, Wait
 from stacks.provider.journal import Journal, Note, Stage
@@ -326,6 +326,7 @@ class Failover:
                 owner=launch.owner,
                 stated=self.inputs.tags,
             )
+            | shutdown.wanted(self.inputs.workload, self.inputs.node, offer, {})
             | {tags.RUN_DIGEST: node.run_digest(self.inputs.workload, self.inputs.node)},
             security_group=self.group(offer),
             user_data=node.boot_data(self.inputs.workload, self.inputs.node, offer, self.inputs.volumes),

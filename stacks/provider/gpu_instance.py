@@ -15,7 +15,7 @@ from provisioner.units import DiskSpeed
 from provisioner.vocabulary import CapacityType
 from stacks import failures, health
 from stacks.failures import Attempt
-from stacks.provider import instance_diff, journal
+from stacks.provider import instance_diff, journal, shutdown
 from stacks.provider.disks import Zone, lost_words
 from stacks.provider.failover import Failed, Failover, Unfinished, access
 from stacks.provider.identity import Slot
@@ -104,12 +104,8 @@ class GpuInstances:
             self.session.warn(
                 urn, f"{', '.join(keys)}: the live machine learns of it when `up` next starts it (`stop`, then `up`)"
             )
-        if not is_over(state.power) and not found.replaces and _ends_otherwise(before, values):
-            self.session.warn(
-                urn,
-                f"lifecycle.idle.then counts for the next machine: what a shutdown does to {state.instance_id} was settled "
-                "when it was made; `gpuprov down --keep-data`, then `up`, makes another",
-            )
+        if not is_over(state.power) and not found.replaces:
+            self._say_ending(urn, state, before, values)
         return found
 
     def preview_create(self, news: Properties) -> Properties:
@@ -274,6 +270,15 @@ class GpuInstances:
         except NotFound:
             return None  # it went a moment ago: the update tells
 
+    def _say_ending(self, urn: str, state: MachineState, before: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        """Tell what an edit of ``lifecycle.idle.then`` does to the live machine."""
+        if has_unknown(values.get("workload")) or has_unknown(values.get("node")):
+            return
+        said = shutdown.words(part(before, "workload"), *_given(values), state.placement, state.instance_id)
+        if said is not None:
+            needs_attention, text = said
+            (self.session.warn if needs_attention else self.session.tell)(urn, text)
+
     def _check_room(self, state: MachineState, news: Mapping[str, Any]) -> None:
         """Refuse a replacement that would end a live machine where every offer is known to refuse the new one.
 
@@ -355,11 +360,6 @@ def _later(before: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
     mounts = now.get("run") is not None
     added = [name for name in _names(values.get("volumes")) if name not in _names(before.get("volumes"))]
     return [*later(was, now), *(f"data disk {name}" for name in added if mounts)]
-
-
-def _ends_otherwise(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    was, now = (part(part(part(side, "workload"), "lifecycle"), "idle").get("then") for side in (before, values))
-    return was != now
 
 
 def _root_speed(outputs: Mapping[str, Any]) -> DiskSpeed | None:

@@ -113,9 +113,6 @@ def object_tags(
         tags.TERMINATE_AFTER: lifetime.terminate_after(workload),
         tags.SPEC_DIGEST: spec_digest(workload),
     }
-    then = lifetime.idle_then(workload)
-    if then is not None:
-        own[tags.IDLE_THEN] = then
     merged = {**_texts(workload.get("tags")), **(stated or {})}
     users = {key: value for key, value in merged.items() if key not in own or key in OVERRIDABLE}
     return {key: value[:_TAG_VALUE_LENGTH_MAX] for key, value in {**own, **users}.items()}

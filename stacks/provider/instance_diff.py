@@ -8,7 +8,7 @@ from typing import Any
 from provisioner import tags
 from provisioner.clouds.cloud import InstanceState
 from provisioner.errors import GpuprovError, Rejected, UsageError
-from stacks.provider import lifetime
+from stacks.provider import lifetime, shutdown
 from stacks.provider.disks import Zone, move_steps, refuse_to_shrink
 from stacks.provider.identity import Slot, object_tags
 from stacks.provider.inputs import (
@@ -199,6 +199,9 @@ def _changes_in_place(
             stated=stated,
             owner=owner if isinstance(owner, str) else None,
         )
+        if "node" in known or "node" not in news:
+            facts = _mapping(news.get("node"))
+            written |= shutdown.wanted(read_mapping(known["workload"]), facts, state.placement, state.cloud_tags)
         if not written.items() <= state.cloud_tags.items():
             changed["tags"] = False
     return changed

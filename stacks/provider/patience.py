@@ -99,6 +99,10 @@ class PatientCloud(Cloud):
         """As the protocol says."""
         self._ask(lambda: self.cloud.set_user_data(placement, instance_id, user_data))
 
+    def set_shutdown(self, placement: Placement, instance_id: str, *, stops: bool) -> None:
+        """As the protocol says."""
+        self._ask(lambda: self.cloud.set_shutdown(placement, instance_id, stops=stops))
+
     def terminate_instance(self, placement: Placement, instance_id: str) -> None:
         """As the protocol says."""
         self._ask(lambda: self.cloud.terminate_instance(placement, instance_id))

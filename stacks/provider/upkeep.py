@@ -8,8 +8,9 @@ from provisioner import tags
 from provisioner.clouds.cloud import Instance, InstanceState
 from provisioner.errors import CapacityError, CloudError, QuotaError
 from provisioner.node.packing import packed_user_data
+from provisioner.reaper.ending import STOP
 from provisioner.units import DiskSpeed
-from stacks.provider import lifetime, node
+from stacks.provider import lifetime, node, shutdown
 from stacks.provider.failover import Failover
 from stacks.provider.identity import Slot, object_tags
 from stacks.provider.inputs import SPEED_CLOUDS, InstanceInputs, Power
@@ -65,6 +66,7 @@ class Upkeep:
             self._start()
         self._attach_disks()
         self._set_root_speed()
+        self._set_shutdown()
         if self.inputs.power is Power.STOPPED:
             self._stop()
 
@@ -151,6 +153,17 @@ class Upkeep:
         """Bring the root disk of a machine that was made with another speed to the one of the inputs."""
         if self.root_speed is not None and self.instance.placement.cloud in SPEED_CLOUDS:
             self.session.cloud.set_root_speed(self.instance.placement, self.instance.id, self.root_speed)
+
+    def _set_shutdown(self) -> None:
+        """Let a shutdown from inside do what the spec says now; the tag is written once the machine is told."""
+        machine, facts = self.instance, self.inputs.node
+        written = shutdown.wanted(self.inputs.workload, facts, machine.placement, machine.tags)
+        if written.items() <= machine.tags.items():
+            return
+        if shutdown.can_change(facts, machine.placement):
+            stops = written[tags.IDLE_THEN] == STOP
+            self.session.cloud.set_shutdown(machine.placement, machine.id, stops=stops)
+        self._set(written)
 
     def _stop(self) -> None:
         machine = self.instance

@@ -166,6 +166,31 @@ def test_user_data_changes_while_the_machine_is_stopped_and_only_then(rig):
     assert rig.cloud.get_instance(rig.here, made.id).state is InstanceState.RUNNING
 
 
+def test_what_a_shutdown_does_is_changed_while_the_machine_runs_and_while_it_is_stopped(rig):
+    made = rig.cloud.create_instance(rig.request())
+    rig.wait()
+    if rig.here.cloud == "gcp":
+        with pytest.raises(Rejected, match="settled when it was made"):
+            rig.cloud.set_shutdown(rig.here, made.id, stops=True)
+        return
+    rig.cloud.set_shutdown(rig.here, made.id, stops=True)
+    rig.cloud.set_shutdown(rig.here, made.id, stops=True)
+    rig.cloud.stop_instance(rig.here, made.id)
+    rig.wait()
+    rig.cloud.set_shutdown(rig.here, made.id, stops=False)
+    assert rig.cloud.get_instance(rig.here, made.id).state is InstanceState.STOPPED
+    with pytest.raises(NotFound):
+        rig.cloud.set_shutdown(rig.here, "i-0ffffffffffffffff", stops=True)
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_what_a_shutdown_does_to_a_spot_machine_stays_as_it_was_made(rig, stops):
+    made = rig.cloud.create_instance(rig.request(placement=rig.spot, stop_on_shutdown=not stops))
+    rig.wait()
+    with pytest.raises(Rejected, match="settled"):
+        rig.cloud.set_shutdown(rig.spot, made.id, stops=stops)
+
+
 def test_set_tags_merges(rig):
     made = rig.cloud.create_instance(rig.request())
     rig.wait()

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
-os.environ.setdefault("MOTO_ENABLE_AMI_VALIDATION", "true")
-os.environ.setdefault("MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION", "true")
 
+from moto import settings
 from moto.core.responses import ActionResult
 from moto.ec2 import ec2_backends
 from moto.ec2.exceptions import EC2ClientError
@@ -30,6 +29,9 @@ from moto.ec2.models.security_groups import SecurityGroupBackend
 from moto.ec2.responses import EC2Response
 from moto.ec2.responses.instances import InstanceResponse
 from moto.ec2.utils import filter_dict_attribute_mapping
+
+# Not by environment variables: moto reads those once, and another file may have imported it before.
+settings.ENABLE_AMI_VALIDATION = settings.EC2_ENABLE_INSTANCE_TYPE_VALIDATION = True
 
 ACCOUNT = "123456789012"
 REGIONS = ("eu-west-1", "us-east-1", "us-west-2")
@@ -397,10 +399,28 @@ def _change(original: Any) -> Any:
     return modify_instance_attribute
 
 
+def _set_shutdown(model: Any, instance_id: str, behaviour: str) -> None:
+    one = model.get_instance(instance_id)
+    if behaviour not in ("stop", "terminate"):
+        raise refuse("InvalidParameterValue", f"Value ({behaviour}) for instanceInitiatedShutdownBehavior is invalid")
+    if one._state.name not in ("pending", "running", "stopping", "stopped"):
+        raise refuse("IncorrectInstanceState", f"{instance_id} is {one._state.name}")
+    request = RULES.spot_requests.get(getattr(one, "spot_instance_request_id", None) or "")
+    if request is not None and request["Type"] != "persistent" and behaviour == "stop":
+        raise refuse(
+            "UnsupportedOperation", "Modifying 'instanceInitiatedShutdownBehavior' is not supported for spot instances."
+        )
+    one.instance_initiated_shutdown_behavior = behaviour
+
+
 def _read_start(original: Any) -> Any:
     def handler(self: Any) -> Any:
         # moto decodes the user data of this call twice; EC2 and the SDK agree on once.
         value = self._get_param("UserData.Value")
+        behaviour = self._get_param("InstanceInitiatedShutdownBehavior.Value")
+        if behaviour is not None:
+            _set_shutdown(self.ec2_backend, self._get_param("InstanceId"), behaviour)
+            return True
         if value is None:
             return original(self)
         self.ec2_backend.modify_instance_attribute(self._get_param("InstanceId"), "user_data", value)

@@ -120,6 +120,8 @@ class FakeCloud(Cloud):
     groups: dict[str, tuple[Placement, dict[str, str], tuple[object, ...]]] = field(default_factory=dict)
     user_data: dict[str, str] = field(default_factory=dict)
     """Of machines that were told another start since they were made."""
+    shutdowns: dict[str, bool] = field(default_factory=dict)
+    """Machine -> whether its own shutdown stops it, where that was changed since it was made."""
     root_speeds: dict[str, DiskSpeed] = field(default_factory=dict)
     """Machine -> what its root disk was given since it was made."""
     images: int = 0
@@ -237,6 +239,15 @@ class FakeCloud(Cloud):
             self.user_data[instance_id] = user_data
 
         self._call("set_user_data", placement.key, act)
+
+    def set_shutdown(self, placement: Placement, instance_id: str, *, stops: bool) -> None:
+        def act() -> None:
+            place = self._existing(instance_id).instance.placement
+            if place.cloud != "aws" or place.capacity_type is CapacityType.SPOT:
+                raise Rejected(f"{instance_id}: how it ends was settled when it was made")
+            self.shutdowns[instance_id] = stops
+
+        self._call("set_shutdown", placement.key, act)
 
     def terminate_instance(self, placement: Placement, instance_id: str) -> None:
         def act() -> None:

@@ -70,6 +70,8 @@ BEHAVIOURS: Mapping[str, tuple[str, str]] = {
     "no-second-life": ("a terminated machine does not start again", _LIFECYCLE),
     "end-again": ("an end may be repeated", "EC2 API reference, TerminateInstances"),
     "ends-by-itself": ("a shutdown from inside does what the launch said", f"{_RUN}, InstanceInitiatedShutdownBehavior"),
+    "shutdown-changes": ("what a shutdown from inside does is changed while a machine runs or is stopped", 'EC2 user guide, "Change instance initiated shutdown behavior"'),
+    "shutdown-spot": ("attributes that protect or keep a machine are refused for one-time spot: UnsupportedOperation", "cloud-custodian/cloud-custodian#2083"),
     "protection": ("a protected machine is not terminated: OperationNotPermitted", 'EC2 user guide, "Change instance termination protection"'),
     "stop-reason": ("a stop says when and by whom", "EC2 API reference, StateReason"),
     "stop-address": ("a stop gives the public address back and keeps the private one", _STOP),

@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from provisioner import tags
 from tests.fakes.cloud import Crash
 from tests.fakes.mini_engine import program
 from tests.faults.codes import CODES
@@ -96,6 +97,9 @@ def _running_other(world: World, home: Path) -> None:
     world.cloud.clock.advance(timedelta(minutes=10))
 
 
+_TERMINATED = {**program()["workload"], "lifecycle": {"idle": {"then": "terminate"}}}
+
+
 def _lost(world: World, home: Path) -> None:
     _living(world, home)
     world.cloud.reclaim(world.own_machines[0].id)
@@ -120,6 +124,7 @@ SCENES: Mapping[str, Scene] = {
         Scene("unchanged", _living, _up(), keeps_machine=True),
         Scene("replace", _living, _up(rootVolume="200GiB")),
         Scene("rerun", _running_other, _up(), keeps_machine=True),
+        Scene("shutdown", _living, _up(workload=_TERMINATED), keeps_machine=True),
         Scene("lost", _lost, _up()),
         Scene("delete", _living, _down, leaves_machine=False),
     )
@@ -255,6 +260,10 @@ def _require_whole(world: World, scene: Scene, before: list[str], disks: list[st
     assert len(own) == 1, own
     assert world.cloud.disks[own[0]].volume.attached_to == machine.id
     assert not disks or own == disks, "the data disk is another one"
+    if (then := machine.tags.get(tags.IDLE_THEN)) is not None:
+        made = world.cloud.machines[machine.id].request.stop_on_shutdown
+        assert world.cloud.shutdowns.get(machine.id, made) is (then == "stop"), "its tag says another end"
+    assert (then == "terminate") is (scene.name == "shutdown"), "the edit did not reach the machine"
     if scene.keeps_machine:
         assert [machine.id] == before, "a healthy machine was replaced"
     return machine.id

@@ -54,6 +54,27 @@ def test_an_idle_machine_ends_by_itself_after_its_window_and_says_why(make_bench
     assert last["sources"]["gpu"].startswith("idle:")
 
 
+@pytest.mark.parametrize(
+    ("tag", "is_spot", "says"),
+    [("stop", False, "stop"), (None, False, "terminate"), ("stop", True, "terminate")],
+)
+def test_the_end_is_told_as_an_edit_of_idle_then_has_left_it(make_bench, tag, is_spot, says):
+    bench = make_bench(spot=is_spot)
+    if tag:
+        bench.rig.metadata.tags["gpuprov:idle-then"] = tag
+    bench.node.end("its time is over", "dead-man")
+    assert bench.rig.lines[-1]["act"] == says
+    assert bench.rig.is_off
+
+
+def test_an_end_waits_for_no_metadata_service(make_bench):
+    bench = make_bench()
+    bench.rig.metadata.is_up = False
+    bench.node.end("its time is over", "dead-man")
+    assert bench.rig.lines[-1]["act"] == "terminate"
+    assert bench.rig.is_off
+
+
 def test_i1_a_login_that_opens_after_the_watcher_began_counts_on_the_next_look(make_bench):
     bench = make_bench()
     assert bench.looks(4)[-1] == "quiet"

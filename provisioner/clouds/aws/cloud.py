@@ -134,6 +134,10 @@ class AwsCloud:
         """See ``Cloud.set_user_data``."""
         self._power.set_user_data(placement, instance_id, user_data)
 
+    def set_shutdown(self, placement: Placement, instance_id: str, *, stops: bool) -> None:
+        """See ``Cloud.set_shutdown``."""
+        self._power.set_shutdown(placement, instance_id, stops=stops)
+
     def terminate_instance(self, placement: Placement, instance_id: str) -> None:
         """See ``Cloud.terminate_instance``."""
         self._power.terminate(placement, instance_id)

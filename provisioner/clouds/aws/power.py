@@ -92,6 +92,25 @@ class Power:
             UserData={"Value": packed_user_data(user_data, views.CLOUD)},
         )
 
+    def set_shutdown(self, placement: Placement, instance_id: str, *, stops: bool) -> None:
+        """See ``Cloud.set_shutdown``.
+
+        Source: EC2 user guide, "Change instance initiated shutdown behavior" (while the instance is running or stopped).
+        """
+        if views.capacity_type(self.instances.existing(placement, instance_id)) is CapacityType.SPOT:
+            # One that ends by itself under a persistent request is started anew, and under a one-time request cannot stop.
+            raise Rejected(
+                f"{instance_id}: what a shutdown does to a spot machine was settled with its request",
+                remedy="make another machine: `gpuprov down --keep-data`, then `up`",
+            )
+        self.instances.api.call(
+            "ec2",
+            "ModifyInstanceAttribute",
+            placement.region,
+            InstanceId=instance_id,
+            InstanceInitiatedShutdownBehavior={"Value": "stop" if stops else "terminate"},
+        )
+
     def terminate(self, placement: Placement, instance_id: str) -> None:
         """See ``Cloud.terminate_instance``."""
         if instance_id.startswith(SPOT_REQUEST_ID):

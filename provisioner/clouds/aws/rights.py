@@ -61,7 +61,7 @@ _USED = {
 
 CHANGE = ("ec2:AttachVolume", "ec2:AuthorizeSecurityGroupIngress", "ec2:ModifyVolume", "ec2:RevokeSecurityGroupIngress")
 POWER = ("ec2:ModifyInstanceAttribute", "ec2:StartInstances", "ec2:StopInstances")
-"""``ModifyInstanceAttribute`` changes the user data of a stopped machine: what it runs."""
+"""``ModifyInstanceAttribute`` changes the user data of a stopped machine, what it runs, and what its own shutdown does to it."""
 END = ("ec2:CancelSpotInstanceRequests", "ec2:TerminateInstances")
 SWEEP = ("ec2:DeleteSecurityGroup", "ec2:DeleteVolume")
 END_STRAYS = ("ec2:DeleteNetworkInterface", "ec2:DeleteSnapshot", "ec2:ReleaseAddress")

@@ -124,6 +124,11 @@ class SandboxCloud:
         about = About("set_user_data", placement.key, object_id=instance_id)
         self._api.perform(about, lambda call: instances.set_user_data(call, placement, instance_id, user_data))
 
+    def set_shutdown(self, placement: Placement, instance_id: str, *, stops: bool) -> None:
+        """See ``Cloud.set_shutdown``."""
+        about = About("set_shutdown", placement.key, object_id=instance_id)
+        self._api.perform(about, lambda call: instances.set_shutdown(call, placement, instance_id, stops=stops))
+
     def terminate_instance(self, placement: Placement, instance_id: str) -> None:
         """See ``Cloud.terminate_instance``."""
         about = About("terminate_instance", placement.key, object_id=instance_id)

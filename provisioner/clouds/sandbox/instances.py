@@ -19,6 +19,7 @@ from provisioner.clouds.sandbox.sizes import refuse_size, refuse_speed, shown_sp
 from provisioner.clouds.sandbox.store import next_number
 from provisioner.errors import Rejected
 from provisioner.units import DiskSpeed
+from provisioner.vocabulary import CapacityType
 
 KIND = "instance"
 
@@ -149,6 +150,22 @@ def set_user_data(call: Call, placement: Placement, instance_id: str, user_data:
             "bad-state", machine.cloud, f"{machine.id} is {machine.state}; its user data changes while stopped"
         )
     machines.save(call.connection, replace(machine, user_data=user_data))
+    call.note(Effect.CHANGED, machine.id)
+
+
+def set_shutdown(call: Call, placement: Placement, instance_id: str, *, stops: bool) -> None:
+    """Change what a shutdown from inside does to a machine; it follows at once.
+
+    Raises:
+        NotFound: there is no such machine.
+        Rejected: it is a spot machine, or of GCE, where that is settled at the creation, or it cannot be stopped.
+    """
+    machine = existing(call, placement, instance_id)
+    if machine.cloud == "gcp" or machine.capacity_type is CapacityType.SPOT:
+        raise rejected("unsupported", machine.cloud, f"{machine.id}: how it ends was settled when it was made")
+    if stops and (refusal := machines.stop_refusal(machine)) is not None:
+        raise rejected("unsupported", machine.cloud, f"{machine.id}: {refusal}", "leave lifecycle.idle.then out")
+    machines.save(call.connection, replace(machine, stop_on_shutdown=stops))
     call.note(Effect.CHANGED, machine.id)
 
 

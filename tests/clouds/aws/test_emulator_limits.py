@@ -142,6 +142,29 @@ def test_a_shutdown_from_inside_does_what_the_launch_said(ec2, behaviour, become
     assert state(ec2, made) == becomes
 
 
+@documented("shutdown-changes")
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_what_a_shutdown_does_is_changed_on_a_machine_that_runs_and_on_one_that_is_stopped(ec2, is_stopped):
+    made = launch(ec2, InstanceInitiatedShutdownBehavior="stop")["InstanceId"]
+    if is_stopped:
+        ec2.stop_instances(InstanceIds=[made])
+    told = {"InstanceId": made, "InstanceInitiatedShutdownBehavior": {"Value": "terminate"}}
+    ec2.modify_instance_attribute(**told)
+    ec2.modify_instance_attribute(**told)
+    if is_stopped:
+        ec2.start_instances(InstanceIds=[made])
+    aws_limits.shut_down(REGION, made)
+    assert state(ec2, made) == "terminated"
+    assert refused(ec2.modify_instance_attribute, **told)[0] == "IncorrectInstanceState"
+
+
+@documented("shutdown-spot")
+def test_a_one_time_spot_machine_is_not_told_to_stop(ec2):
+    made = launch(ec2, **SPOT, **ENDS)["InstanceId"]
+    told = {"InstanceId": made, "InstanceInitiatedShutdownBehavior": {"Value": "stop"}}
+    assert refused(ec2.modify_instance_attribute, **told) == ("UnsupportedOperation", 400)
+
+
 @documented("protection")
 def test_a_protected_machine_is_not_terminated(ec2):
     made = launch(ec2)["InstanceId"]

@@ -13,6 +13,7 @@ from provisioner.clouds.aws import rights
 from provisioner.clouds.aws.cloud import AwsCloud
 from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.units import GIB, DiskSpeed
+from provisioner.vocabulary import CapacityType
 from tests.fakes import aws_rules
 
 IAM_NAMES = {"monitoring": "cloudwatch"}
@@ -39,6 +40,8 @@ def life(rig, cloud, key, **request):
     cloud.grow_volume(place, volume.id, 600 * GIB)
     cloud.set_root_speed(place, machine.id, DiskSpeed(3000, 250))
     cloud.set_tags(place, machine.id, {"Name": "chat of ana"})
+    if place.capacity_type is not CapacityType.SPOT:
+        cloud.set_shutdown(place, machine.id, stops=True)
     assert cloud.stop_refusal(place, machine.id) is None
     cloud.stop_instance(place, machine.id)
     cloud.set_user_data(place, machine.id, "#cloud-config\n{}\n")

@@ -153,13 +153,18 @@ def test_every_operation_can_fail(box, operation):
         "ensure_security_group": (box.here, {"a": "b"}, [], []),
         "delete_security_group": (box.here, "sg-0"),
         "list_objects": (),
+        "set_user_data": (box.here, machine.id, "#cloud-config\n{}\n"),
     }.get(operation, (box.here, machine.id))
+    named = {"set_shutdown": {"stops": True}}.get(operation, {})
+    if operation == "set_user_data":
+        box.cloud.stop_instance(box.here, machine.id)
+        box.wait()
     before = box.controls.bill()
     box.controls.inject(Fault("internal", operation))
     with pytest.raises(Ambiguous, match=operation):
-        getattr(box.cloud, operation)(*arguments)
+        getattr(box.cloud, operation)(*arguments, **named)
     assert box.controls.bill() == before
-    getattr(box.cloud, operation)(*arguments)
+    getattr(box.cloud, operation)(*arguments, **named)
 
 
 @pytest.mark.parametrize(
