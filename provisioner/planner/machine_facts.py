@@ -51,4 +51,9 @@ def predicted_lifetime(workload: Workload, plan: Plan) -> str | None:
     hours = plan.cost.run_hours if plan.cost is not None else None
     if workload.lifecycle.max_lifetime is not None or hours is None:
         return None
+    return lifetime_of_run(hours)
+
+
+def lifetime_of_run(hours: float) -> str:
+    """How long the machine of a run of so many predicted hours lives by default, in whole minutes (``3h18m``)."""
     return format_duration(timedelta(minutes=ceil(LIFETIME_FACTOR * hours * 60)))

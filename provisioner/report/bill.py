@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from provisioner.planner.machine_facts import lifetime_of_run
 from provisioner.planner.plan import BillLine, CommittedRate, Cost, Plan, StorageItem
+from provisioner.reaper.ending import STOP, ending
 from provisioner.report.section import UNKNOWN, Section, usd
 from provisioner.sizing.start_up import LONGEST_IDLE_S, idle_after_s
 from provisioner.units import decimal_string, format_gib, format_usd, parse_duration
-from provisioner.vocabulary import Pattern
+from provisioner.vocabulary import CapacityType
 
 HOURS_A_DAY = 24
 _CENT = Decimal("0.01")
@@ -75,25 +77,51 @@ def _ahead_rows(cost: Cost) -> list[tuple[str, str]]:
 
 
 def ending_note(plan: Plan) -> str | None:
-    """What an idle day costs and when the machine ends at the latest; ``None`` where the price is not known."""
+    """What an idle machine does and an idle day costs, and when it ends at the latest; ``None`` where the price is not known."""
     lifecycle = plan.workload_spec.get("lifecycle", {})
     hourly = plan.cost.compute_usd_per_hour if plan.cost else None
     if hourly is None:
         return None
     a_day, after = format_usd(hourly * HOURS_A_DAY), lifecycle.get("idle", {}).get("after")
-    lives = lifecycle.get("max_lifetime")
+    lives = _lifetime(plan)
     if after == "off":
-        if lives == "off" or (lives is None and lifecycle.get("pattern") == Pattern.STEADY):
+        if lives is None:
             return f"no idle limit and no lifetime: {a_day} a day until it is stopped"
-        return f"no idle limit: {a_day} a day until it is stopped{f', at the latest after {lives}' if lives else ''}"
+        return f"no idle limit: {a_day} a day until it is stopped, at the latest after {lives}"
     wait_h = _wait_hours(plan, after)
     if wait_h is None:
         return None
     spent = format_usd(hourly * Decimal(f"{wait_h:.6f}"))
-    latest = f", and {lives} after its start at the latest" if lives and lives != "off" else ""
+    latest = f", and {lives} after its start at the latest" if lives else ""
     return (
-        f"ends after {wait_h * 60:.0f} min idle{latest}: a day without work costs {spent} of compute instead of {a_day}"
+        f"{_idle_end(plan)} after {wait_h * 60:.0f} min idle{latest}: "
+        f"a day without work costs {spent} of compute instead of {a_day}"
     )
+
+
+def _lifetime(plan: Plan) -> str | None:
+    """How long the machine lives, as stated or by its run's predicted length; ``None`` without a limit."""
+    stated = plan.workload_spec.get("lifecycle", {}).get("max_lifetime")
+    hours = plan.cost.run_hours if plan.cost else None
+    if stated is None and hours is not None:
+        return lifetime_of_run(hours)
+    return None if stated == "off" else stated
+
+
+def _idle_end(plan: Plan) -> str:
+    """``stops`` where the market and the disks of the choice allow it and the spec does not say otherwise, else ``ends``."""
+    choice, lifecycle = plan.choice, plan.workload_spec.get("lifecycle", {})
+    wanted = lifecycle.get("idle", {}).get("then")
+    if choice is None:
+        return "ends"
+    market = CapacityType(choice.capacity_type)
+    if market is CapacityType.SPOT and wanted is None:
+        return "ends"
+    disk = "local" if any(item.kind == "local" for item in plan.storage) else "network"
+    if ending(choice.cloud, market, disk, wanted).how != STOP:
+        return "ends"
+    kept = lifecycle.get("stopped", {}).get("terminate_after")
+    return f"stops (and ends {kept} later)" if kept else "stops"
 
 
 def _wait_hours(plan: Plan, after: object) -> float | None:

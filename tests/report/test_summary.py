@@ -59,9 +59,41 @@ def test_endless_machine_shows_its_price_a_day(plans):
     assert ending_note(priced) == "no idle limit and no lifetime: $48.00 a day until it is stopped"
     spec = {**plan.workload_spec, "lifecycle": {"idle": {"after": "30m"}}}
     bounded = replace(priced, workload_spec=spec)
-    assert ending_note(bounded) == "ends after 30 min idle: a day without work costs $1.00 of compute instead of $48.00"
+    assert (
+        ending_note(bounded) == "stops after 30 min idle: a day without work costs $1.00 of compute instead of $48.00"
+    )
     assert ending_note(plans["spot"]).startswith("ends after 60 min idle")
     assert ending_note(plans["nothing"]) is None
+
+
+@pytest.mark.parametrize(
+    ("market", "cloud", "then", "words"),
+    [
+        ("on-demand", "aws", None, "stops (and ends 7d later) after"),
+        ("on-demand", "aws", "terminate", "ends after"),
+        ("spot", "aws", None, "ends after"),
+        ("spot", "aws", "stop", "stops (and ends 7d later) after"),
+        ("spot", "gcp", None, "ends after"),
+        ("capacity-block", "aws", "stop", "ends after"),
+    ],
+)
+def test_the_note_says_whether_an_idle_machine_stops_or_ends(plans, market, cloud, then, words):
+    plan = plans["training"]
+    idle = {"after": "30m"} | ({"then": then} if then else {})
+    lifecycle = {"idle": idle, "stopped": {"terminate_after": "7d"}, "max_lifetime": "12h"}
+    other = replace(
+        plan,
+        choice=replace(plan.choice, capacity_type=market, cloud=cloud),
+        workload_spec={**plan.workload_spec, "lifecycle": lifecycle},
+    )
+    note = ending_note(other)
+    assert note.startswith(words)
+    assert ", and 12h after its start at the latest:" in note
+
+
+def test_a_run_of_predicted_length_shows_its_lifetime(plans):
+    plan = replace(plans["training"], cost=replace(plans["training"].cost, run_hours=1.501))
+    assert ", and 181m after its start at the latest:" in ending_note(plan)  # twice 90.06 min, up to a whole minute
 
 
 def test_short_lists_say_how_many_are_left(plans):
