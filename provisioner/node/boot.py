@@ -1,4 +1,6 @@
-"""User data of a machine: cloud-init writes the watcher, its units and the start of the workload, and arms the dead man first.
+"""User data of a machine: cloud-init writes one file, the watcher, which brings its units and the start of the workload along.
+
+``watcher.py install`` unpacks them and arms the dead man first; it needs nothing but the file.
 
 Source: cloud-init reference, modules ``write_files``, ``bootcmd`` and ``runcmd``; systemd.unit(5), systemd.timer(5).
 """
@@ -13,10 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.node.bundle import packed_watcher
+from provisioner.node.renew import UNITS
+from provisioner.node.tighten import tight_script
 from provisioner.node.toolkit import TOOLKIT_KEY, TOOLKIT_VERSION
 
 HOME = "/opt/gpuprov"
 ETC = "/etc/gpuprov"
+HEAD = "#cloud-config\n#2\n"
+"""The second line is the form of what follows: a watcher of another form, which would misread it, keeps its start."""
 STOP_S = 300
 """Longest wait of a stop for requests in flight, or for a checkpoint."""
 LEAVE_S = 120
@@ -57,38 +63,23 @@ def user_data(config: Mapping[str, Any], start: Start | None = None) -> str:
         config: the watcher's own, see ``provisioner.node.watcher``.
         start: the workload; ``None`` for a bare machine, which is watched all the same.
     """
-    files = [
-        _file(f"{HOME}/watcher.py", packed_watcher(), "0644"),
-        _file(
-            f"{ETC}/node.json",
-            json.dumps({key: config[key] for key in sorted(config) if config[key] not in (None, [])}),
-            "0644",
-        ),
-        *(_file(f"/etc/systemd/system/{name}", text, "0644") for name, text in _units(config, start).items()),
-    ]
-    commands: list[list[str]] = [
-        ["systemctl", "daemon-reload"],
-        ["systemctl", "enable", "--now", "gpuprov-deadman.timer"],
-        ["systemctl", "enable", "--now", "gpuprov-watcher.service"],
-    ]
+    kept = {key: config[key] for key in sorted(config) if config[key] not in (None, [])}
+    files = {f"{UNITS}/{name}": text for name, text in _units(config, start).items()}
+    files[f"{ETC}/node.json".lstrip("/")] = json.dumps(kept, separators=(",", ":"))
     if start is not None:
-        files += _start_files(start)
-        commands.append(["systemctl", "enable", "--now", "--no-block", "gpuprov-workload.service"])
-        if config.get("hook"):
-            commands.append(["systemctl", "enable", "--now", "--no-block", "gpuprov-leave.service"])
+        files |= {path.lstrip("/"): text for path, text in _start_files(start).items()}
+    program = f"/usr/bin/python3 {HOME}/watcher.py"
     document = {
         # On each boot before anything else; on the first one, the file is not there yet and runcmd arms the timer.
-        "bootcmd": [
-            f"test ! -e {HOME}/watcher.py || timeout {TICK_S} /usr/bin/python3 {HOME}/watcher.py {w}"
-            for w in ("renew", "tick")
-        ],
-        "write_files": files,
-        "runcmd": commands,
+        "bootcmd": [f"test ! -e {HOME}/watcher.py || timeout {TICK_S} {program} {w}" for w in ("renew", "tick")],
+        "runcmd": [f"{program} install"],
+        # Readable by root alone: the workload's settings are in it.
+        "write_files": [{"path": f"{HOME}/watcher.py", "permissions": "0600", "content": packed_watcher(files)}],
     }
-    return "#cloud-config\n" + json.dumps(document, indent=0) + "\n"
+    return f"{HEAD}{json.dumps(document, separators=(',', ':'))}\n"
 
 
-def _start_files(start: Start) -> list[dict[str, Any]]:
+def _start_files(start: Start) -> dict[str, str]:
     facts = {
         "VOLUMES": " ".join(f"{name}={size}" for name, size in start.volumes.items()),
         "DATA": start.data,
@@ -100,36 +91,37 @@ def _start_files(start: Start) -> list[dict[str, Any]]:
         "TOOLKIT_KEY": TOOLKIT_KEY if start.image else "",
         "RESUME": "1" if start.resumable else "",
     }
-    secrets = (f"{name} {store} {key}" for name, (store, _, key) in _split(start.secrets))
+    references = {name: reference.partition(":") for name, reference in start.secrets.items()}
+    secrets = (f"{name} {store} {key}" for name, (store, _, key) in references.items())
+    addresses = (start.data, start.source, *start.adapters.values())
+    needs = frozenset((*(a.partition("://")[0] for a in addresses), *(store for store, _, _ in references.values())))
     # docker's env files take the rest of the line as it is.
     env = "".join(f"{name}={value}\n" for name, value in start.env.items())
-    return [
-        _file(f"{HOME}/boot.sh", _template("boot.sh"), "0755"),
-        _file(f"{HOME}/run.sh", _template("run.sh"), "0755"),
-        _file(f"{ETC}/run.env", "".join(f"{name}={_quoted(value)}\n" for name, value in facts.items()), "0600"),
-        _file(f"{ETC}/workload.env", env, "0600"),
-        _file(f"{ETC}/secrets", "".join(f"{line}\n" for line in secrets), "0600"),
-        _file(f"{ETC}/argv", "".join(f"{word}\0" for word in start.argv), "0600"),
-    ]
+    return {
+        f"{HOME}/boot.sh": _template("boot.sh", needs),
+        f"{HOME}/run.sh": _template("run.sh", needs),
+        f"{ETC}/run.env": "".join(f"{name}={_quoted(value)}\n" for name, value in facts.items()),
+        f"{ETC}/workload.env": env,
+        f"{ETC}/secrets": "".join(f"{line}\n" for line in secrets),
+        f"{ETC}/argv": "".join(f"{word}\0" for word in start.argv),
+    }
 
 
 def _units(config: Mapping[str, Any], start: Start | None) -> dict[str, str]:
     python = f"/usr/bin/python3 {HOME}/watcher.py"
     units = {
+        "gpuprov-deadman.timer": "[Timer]\nOnBootSec=20\nOnUnitInactiveSec=30\nAccuracySec=1\n"
+        "[Install]\nWantedBy=timers.target\n",
         "gpuprov-deadman.service": _unit(
-            "gpuprov dead man's switch",
-            f"Type=oneshot\nExecStart={python} tick\nTimeoutStartSec={TICK_S}\n{_LAST_TO_DIE}",
+            f"Type=oneshot\nExecStart={python} tick\nTimeoutStartSec={TICK_S}\n{_LAST_TO_DIE}"
         ),
-        "gpuprov-deadman.timer": "[Unit]\nDescription=gpuprov dead man's switch\n[Timer]\nOnBootSec=20\n"
-        "OnUnitInactiveSec=30\nAccuracySec=1\n[Install]\nWantedBy=timers.target\n",
         "gpuprov-watcher.service": _unit(
-            "gpuprov watcher", f"ExecStart={python} watch\nRestart=always\nRestartSec=5\n{_LAST_TO_DIE}", wanted=True
+            f"ExecStart={python} watch\nRestart=always\nRestartSec=5\n{_LAST_TO_DIE}", wanted=True
         ),
     }
     if start is not None:
         restart = "on-failure" if config.get("once") else "always"
         units["gpuprov-workload.service"] = _unit(
-            "gpuprov workload",
             f"ExecStartPre={HOME}/boot.sh\nExecStart={HOME}/run.sh\nRestart={restart}\nRestartSec=10\n"
             f"TimeoutStartSec=infinity\nTimeoutStopSec={STOP_S}\nKillMode=mixed",
             wanted=True,
@@ -140,7 +132,6 @@ def _units(config: Mapping[str, Any], start: Start | None) -> dict[str, str]:
         if config.get("hook"):
             # Started after the workload, so stopped before it: the hook finds it at work.
             units["gpuprov-leave.service"] = _unit(
-                "gpuprov checkpoint at shutdown",
                 f"Type=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\nExecStop={python} leave\nTimeoutStopSec={LEAVE_S}",
                 wanted=True,
                 more="After=gpuprov-workload.service\n",
@@ -148,17 +139,11 @@ def _units(config: Mapping[str, Any], start: Start | None) -> dict[str, str]:
     return units
 
 
-def _unit(description: str, service: str, *, wanted: bool = False, more: str = "") -> str:
+def _unit(service: str, *, wanted: bool = False, more: str = "") -> str:
+    """A unit that is called by its file's name."""
+    head = f"[Unit]\n{more}" if more else ""
     install = "[Install]\nWantedBy=multi-user.target\n" if wanted else ""
-    return f"[Unit]\nDescription={description}\n{more}[Service]\n{service}\n{install}"
-
-
-def _file(path: str, content: str, mode: str) -> dict[str, Any]:
-    return {"path": path, "permissions": mode, "content": content}
-
-
-def _split(secrets: Mapping[str, str]) -> list[tuple[str, tuple[str, str, str]]]:
-    return [(name, reference.partition(":")) for name, reference in secrets.items()]
+    return f"{head}[Service]\n{service}\n{install}"
 
 
 def _quoted(value: str) -> str:
@@ -166,8 +151,6 @@ def _quoted(value: str) -> str:
 
 
 @cache
-def _template(name: str) -> str:
-    """A script without its comments: they are for people, and user data is 16 KB."""
-    text = (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
-    lines = text.splitlines()
-    return "\n".join([lines[0], *(line for line in lines[1:] if not line.lstrip().startswith("# "))]) + "\n"
+def _template(name: str, needs: frozenset[str]) -> str:
+    """A script as small as it can be: its comments are for people, and user data is 16 KB."""
+    return tight_script((Path(__file__).parent / "templates" / name).read_text(encoding="utf-8"), needs)

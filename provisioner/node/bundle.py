@@ -6,7 +6,9 @@ import ast
 import base64
 import lzma
 from collections import Counter
+from collections.abc import Mapping
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from provisioner.errors import InternalBug
@@ -18,12 +20,12 @@ LZMA = {
     "id": lzma.FILTER_LZMA1,
     "preset": 9 | lzma.PRESET_EXTREME,
     "dict_size": 1 << 16,
-    "lc": 2,
+    "lc": 3,
     "pb": 0,
     "nice_len": 273,
 }
 KEPT_ON_DISK = ("Switch",)
-"""Classes whose fields a later watcher reads back."""
+"""Classes whose fields a later watcher reads back; also any that ``asdict`` or ``fields`` is asked about must be here."""
 _PACKAGE = "provisioner.node"
 
 
@@ -40,21 +42,28 @@ def watcher_source() -> str:
                     imports[line] = None
             else:
                 body.append(ast.unparse(statement))
-    future = "from __future__ import annotations"
-    heads = [future, *(line for line in imports if line != future)]
     _refuse_twins(body)
+    # Without annotations there is nothing that they would be put off for.
+    heads = [line for line in imports if not line.startswith("from __future__")]
     return shortened("\n".join([*heads, *body]) + "\n", KEPT_ON_DISK)
 
 
-@cache
-def packed_watcher() -> str:
-    """The same program, packed into a few lines that unpack it: what is packed once more with the user data stays small.
+def packed_watcher(files: Mapping[str, str] | None = None) -> str:
+    """The same program, packed into a few lines that unpack it, with the files that it brings along; the same bytes each time.
 
-    LZMA beats gzip by a twelfth on it, and is in the standard library of every Python.
+    What is packed together is smallest, and the one quoted text of it is what user data is mostly made of. LZMA beats gzip by a
+    twelfth on it, and is in the standard library of every Python. ``provisioner.node.renew`` reads the files back.
+
+    Args:
+        files: path without its first slash -> text.
     """
-    packed = lzma.compress(watcher_source().encode(), lzma.FORMAT_ALONE, filters=[LZMA])
+    words = [*chain.from_iterable((files or {}).items()), watcher_source()]
+    # A word of the user's may hold any character: the first one tells which of them stands between the words.
+    between = next(sign for sign in map(chr, range(1, 0xD800)) if not any(sign in word for word in words))
+    packed = lzma.compress((between + between.join(words)).encode(), lzma.FORMAT_ALONE, filters=[LZMA])
     text = base64.b64encode(packed).decode()
-    return f"import base64,lzma\nexec(compile(lzma.decompress(base64.b64decode('{text}')),__file__,'exec'))\n"
+    unpack = "t=lzma.decompress(base64.b64decode(open(__file__).read().split('#')[-1])).decode()"
+    return f"import base64,lzma\n{unpack}\nexec(t.split(t[0])[-1])\n#{text}"
 
 
 def _refuse_twins(body: list[str]) -> None:
@@ -108,7 +117,7 @@ class _Plain(ast.NodeTransformer):
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
         for member in node.body:
             if isinstance(member, ast.AnnAssign):
-                member.annotation = ast.Name("object", ast.Load())
+                member.annotation = ast.Constant(0)
             else:
                 self.visit(member)
         return node

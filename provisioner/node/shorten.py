@@ -12,16 +12,16 @@ import builtins
 import ctypes
 import datetime as dt
 import http.client
-import io
 import keyword
 import re
 import subprocess
-import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import count, product
 from pathlib import Path
 from string import ascii_letters
+
+from provisioner.node.tighten import tight_program
 
 USES_MAX = 2
 _OUTSIDE: tuple[object, ...] = (
@@ -62,14 +62,14 @@ class Names:
         }
         self.plain = {name for node in nodes for name in _bound(node) if id(node) not in self.members}
         self.plain -= imported | by_keyword | set(dir(builtins))
-        texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        texts = {text for node in nodes for text in _texts_for_names(node)}
         attributes = {name for each in classes for member in _members(each) for name in _bound(member)}
         stay = {
             name for each in classes if each.name in kept_fields for member in _members(each) for name in _bound(member)
         }
         outside = {name for each in _OUTSIDE for name in dir(each)}
         self.attributes = {
-            name for name in attributes - texts - stay - outside - by_keyword if not name.startswith("_")
+            name for name in attributes - texts - stay - outside - by_keyword if name[0] != "_" or name[-1] != "_"
         }
         self.taken = {node.id for node in nodes if isinstance(node, ast.Name)} - self.plain
         self.taken |= imported | by_keyword | set(dir(builtins)) | set(keyword.kwlist) | outside
@@ -98,10 +98,7 @@ def shortened(source: str, kept_fields: Iterable[str] = ()) -> str:
         if isinstance(node, ast.Call) and _callee(node) in makers:
             for word in node.keywords:
                 word.arg = attributes.get(word.arg, word.arg) if word.arg else None
-    lines = ast.unparse(tree).splitlines()
-    return _tight(
-        "\n".join(" " * ((len(line) - len(line.lstrip())) // 4) + line.lstrip() for line in lines if line) + "\n"
-    )
+    return tight_program("".join(f"{line}\n" for line in ast.unparse(tree).splitlines() if line))
 
 
 def _name_locals(tree: ast.Module, names: Names) -> set[str]:
@@ -132,26 +129,6 @@ def _in_order(node: ast.AST) -> Iterator[ast.AST]:
     yield node
     for child in ast.iter_child_nodes(node):
         yield from _in_order(child)
-
-
-def _tight(source: str) -> str:
-    """The program without the spaces that no token needs."""
-    lines, out, at = source.splitlines(keepends=True), [], (1, 0)
-    was_word = False
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type in (tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER):
-            continue
-        if token.start[0] == at[0]:
-            gap = lines[at[0] - 1][at[1] : token.start[1]]
-            is_word = token.type != tokenize.OP
-            out.append(gap if gap.strip() or not at[1] or (was_word and is_word) else "")
-        else:
-            out.append(lines[token.start[0] - 1][: token.start[1]])
-        out.append(token.string)
-        at, was_word = token.end, token.type != tokenize.OP
-        if token.type in (tokenize.NEWLINE, tokenize.NL):
-            at = (token.start[0] + 1, 0)
-    return "".join(out)
 
 
 def _inline(tree: ast.Module) -> None:
@@ -207,9 +184,12 @@ def _without_unused(tree: ast.Module) -> None:
     """Drop imports and constants that nothing reads."""
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     kept: list[ast.stmt] = []
+    whole: list[ast.alias] = []
     modules: dict[str, set[str]] = {}
     for statement in tree.body:
-        if isinstance(statement, ast.ImportFrom) and statement.module != "__future__":
+        if isinstance(statement, ast.Import):
+            whole += [alias for alias in statement.names if alias.name.partition(".")[0] in used]
+        elif isinstance(statement, ast.ImportFrom):
             modules.setdefault(statement.module or "", set()).update(alias.name for alias in statement.names)
         elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
             kept += [statement] if statement.targets[0].id in used else []
@@ -217,8 +197,7 @@ def _without_unused(tree: ast.Module) -> None:
             kept.append(statement)
     wanted = {module: sorted(names & used) for module, names in sorted(modules.items())}
     found = [ast.ImportFrom(m, [ast.alias(n) for n in names], 0) for m, names in wanted.items() if names]
-    future = [statement for statement in kept if isinstance(statement, ast.ImportFrom)]
-    tree.body = [*future, *found, *(statement for statement in kept if statement not in future)]
+    tree.body = [*([ast.Import(whole)] if whole else []), *found, *kept]
 
 
 def _short(uses: Counter[str], names: set[str], taken: set[str]) -> dict[str, str]:
@@ -237,6 +216,15 @@ def _members(owner: ast.ClassDef) -> Iterator[ast.AST]:
             yield statement.target
         elif isinstance(statement, ast.Assign):
             yield from statement.targets
+
+
+def _texts_for_names(node: ast.AST) -> Iterator[str]:
+    """Texts by which a program reaches a member: of ``getattr`` and its kin, and of a structure's fields."""
+    by_text = isinstance(node, ast.Call) and _callee(node) in ("getattr", "setattr", "hasattr")
+    by_text |= isinstance(node, ast.Assign) and any("_fields_" in _bound(target) for target in node.targets)
+    for inner in ast.walk(node) if by_text else ():
+        if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+            yield inner.value
 
 
 def _callee(call: ast.Call) -> str | None:

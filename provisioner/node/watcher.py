@@ -30,7 +30,7 @@ from provisioner.node.drain import CAUSE_TAG, DRAIN_TAG, HURRY_S, Gate, Listener
 from provisioner.node.gpu_readings import nvml_gpus
 from provisioner.node.idleness import IDLE, QUIET, Decision, Memory, Rules, decide
 from provisioner.node.reach import HTTP_TIMEOUT_S, fetch, run_bounded, run_tool
-from provisioner.node.renew import renew
+from provisioner.node.renew import install, program_of, renew
 from provisioner.node.sensors import Machine
 
 CONFIG = "/etc/gpuprov/node.json"
@@ -143,7 +143,7 @@ class Node:
         """At boot: take over what the user data says now; without an answer, keep what there is."""
         for _ in range(10):
             try:
-                changed = renew(self.root, self.machine.user_data(), run_tool)
+                changed = renew(self.root, program_of(self.machine.user_data()), run_tool)
             except OSError as error:
                 why = str(error)
                 time.sleep(2 if self.clock is None else 0)
@@ -457,19 +457,21 @@ def _rfc3339(seconds: float) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """``watch``, ``tick``, ``renew`` or ``leave``; ``GPUPROV_NODE_ROOT``, ``_METADATA`` and ``_CLOCK`` put the machine elsewhere for tests."""
+    """``install``, ``watch``, ``tick``, ``renew`` or ``leave``; ``GPUPROV_NODE_ROOT``, ``_METADATA`` and ``_CLOCK`` put the machine elsewhere for tests."""
     words = sys.argv[1:] if arguments is None else arguments
     root = Path(os.environ.get("GPUPROV_NODE_ROOT") or "/")
     clock = os.environ.get("GPUPROV_NODE_CLOCK")
     if words[:1] == ["gpus"]:
         sys.stdout.write(json.dumps(nvml_gpus(*words[1:])))
         return 0
+    if words == ["install"]:
+        return 0 if install(root, Path(__file__).read_bytes(), run_tool) else 1
     try:
         config = json.loads((root / CONFIG.lstrip("/")).read_text())
     except (OSError, ValueError):
-        if words != ["tick"]:
+        if words not in (["tick"], ["renew"]):
             raise
-        config = {}  # what is on disk still says when the end is
+        config = {}  # what is on disk still says when the end is, and a first boot that was cut is made good
     metadata = os.environ.get("GPUPROV_NODE_METADATA") or "http://169.254.169.254"
     node = Node(config, root, metadata, Path(clock) if clock else None)
     if words == ["tick"]:
@@ -481,7 +483,7 @@ def main(arguments: list[str] | None = None) -> int:
     elif words == ["leave"]:
         node.leave()
     else:
-        sys.stderr.write("usage: watcher.py watch | tick | renew | leave\n")
+        sys.stderr.write("usage: watcher.py install | watch | tick | renew | leave\n")
         return 2
     return 0
 

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from provisioner.node.bundle import watcher_source
+from provisioner.node.bundle import packed_watcher
 
 SMI = """#!/bin/sh
 case "$*" in *query-compute-apps*) cat "$RIG/compute" 2>/dev/null; exit 0;; esac
@@ -80,7 +80,7 @@ class Metadata:
 
 
 class Rig:
-    """One machine; ``tick`` and ``watch`` run the real, joined watcher as a process."""
+    """One machine; ``tick`` and ``watch`` run the real watcher as it is packed, as a process."""
 
     def __init__(self, folder: Path, metadata: Metadata, *, real_time: bool = False, **config: Any) -> None:
         self.folder = folder
@@ -91,7 +91,7 @@ class Rig:
         for path in ("etc/gpuprov", "dev/pts", "proc/net", "proc/sys/kernel/random", "sys/fs/cgroup", "run", "var/lib"):
             (folder / path).mkdir(parents=True)
         self.tools.mkdir()
-        self.write("watcher.py", watcher_source())
+        self.write("watcher.py", packed_watcher())
         self.config = {"period_s": 30, "idle_after_s": 600, "then": "terminate", "gpus": 1} | config
         self.write("etc/gpuprov/node.json", json.dumps(self.config))
         self.tool("nvidia-smi", SMI)

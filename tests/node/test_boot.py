@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 
-from provisioner.node.boot import Start, user_data
+from provisioner.node.boot import HEAD, Start, user_data
 from provisioner.node.toolkit import TOOLKIT_KEY, TOOLKIT_VERSION
 
 SCHEMA = Path(__file__).parent.parent / "data" / "cloud-init" / "schema-cloud-config-v1.json"
@@ -60,12 +61,18 @@ esac""",
 }
 
 
+def document(text: str) -> dict[str, Any]:
+    """A cloud-config behind its two lines of comments."""
+    assert text.startswith(HEAD)
+    return dict(json.loads(text.removeprefix(HEAD)))
+
+
 class Root:
-    """A root folder with the files that cloud-init would write, and fake tools."""
+    """A root folder after its first boot: the files that cloud-init writes and what their own program unpacks; with fake tools."""
 
     def __init__(self, folder: Path, text: str) -> None:
         self.folder = folder
-        self.document = json.loads(text.partition("\n")[2])
+        self.document = document(text)
         for name in ("dev", "etc", "sys/block", "run", "tools"):
             (folder / name).mkdir(parents=True)
         (folder / "dev/ttyS0").touch()
@@ -74,11 +81,16 @@ class Root:
         for entry in self.document["write_files"]:
             path = folder / entry["path"].lstrip("/")
             path.parent.mkdir(parents=True, exist_ok=True)
-            content = entry["content"].encode()
-            path.write_bytes(base64.b64decode(content) if entry.get("encoding") == "b64" else content)
+            path.write_text(entry["content"])
             path.chmod(int(entry["permissions"], 8))
         self.path = f"{folder / 'tools'}:/usr/bin:/bin"
         self.tools(FAKES)
+        (command,) = self.document["runcmd"]
+        words = command.replace("/opt/", f"{folder}/opt/").split()
+        environment = {"PATH": self.path, "RIG": str(folder), "GPUPROV_NODE_ROOT": str(folder)}
+        subprocess.run([sys.executable, "-S", "-E", *words[1:]], env=environment, check=True)
+        self.first_calls = self.calls
+        (folder / "calls").write_text("")
 
     def tools(self, scripts: dict[str, str]) -> None:
         for name, script in scripts.items():
@@ -133,18 +145,17 @@ def root(tmp_path):
 @pytest.mark.parametrize("start", [None, START, Start(argv=["python", "train.py"])])
 def test_cloud_inits_own_schema_takes_it_and_it_fits(start):
     text = user_data(CONFIG, start)
-    head, _, body = text.partition("\n")
-    assert head == "#cloud-config"
-    jsonschema.Draft4Validator(json.loads(SCHEMA.read_text())).validate(json.loads(body))
+    jsonschema.Draft4Validator(json.loads(SCHEMA.read_text())).validate(document(text))
     assert len(gzip.compress(text.encode(), 9)) < 16_384
     assert text == user_data(CONFIG, start)
 
 
 def test_the_dead_man_is_armed_before_the_workload(root):
-    commands = [" ".join(command) for command in root.document["runcmd"]]
-    assert commands.index("systemctl enable --now gpuprov-deadman.timer") < commands.index(
-        "systemctl enable --now --no-block gpuprov-workload.service"
-    )
+    timer = "systemctl start --no-block gpuprov-deadman.timer"
+    assert root.first_calls[:3] == ["systemctl daemon-reload", "systemctl enable gpuprov-deadman.timer", timer]
+    for name in ("watcher", "workload", "leave"):
+        assert f"systemctl enable gpuprov-{name}.service" in root.first_calls
+        assert f"systemctl start --no-block gpuprov-{name}.service" in root.first_calls
     renewed, ticked = root.document["bootcmd"]
     assert renewed.endswith("watcher.py renew")
     assert ticked.endswith("watcher.py tick")
@@ -375,3 +386,12 @@ def test_a_shutdown_runs_the_hook_before_the_workload_stops_and_docker_after_it(
     assert not (
         Root(root.folder.parent / "other", user_data({}, START)).folder / "etc/systemd/system/gpuprov-leave.service"
     ).exists()
+
+
+@pytest.mark.parametrize(("address", "words"), [("hf://org/name", "main"), ("hf://org/name@v1", "v1")])
+def test_weights_of_the_hub_are_fetched_in_their_revision(tmp_path, address, words):
+    root = Root(tmp_path / "root", user_data({}, Start(argv=["true"], source=address)))
+    root.disks("nvme0n1 ext4 root 1")
+    assert root.script("boot.sh").returncode == 0, root.console
+    assert f"hf download org/name --revision {words} --local-dir {root.folder}/scratch/model" in root.calls
+    assert "aws s3" not in (root.folder / "opt/gpuprov/boot.sh").read_text(), "nobody needs it here"

@@ -13,7 +13,7 @@ from provisioner.node.boot import user_data
 from provisioner.node.packing import USER_DATA_BYTES_MAX, packed_user_data
 from tests.node.test_boot import CONFIG, START
 
-ROOM_BYTES = 200
+ROOM_BYTES = 1000
 """Left beside a start with many words, settings and secrets of its own."""
 HEAVY = replace(
     START,
@@ -52,7 +52,7 @@ def test_a_start_with_many_words_settings_and_secrets_leaves_room() -> None:
     assert len(packed) <= USER_DATA_BYTES_MAX["aws"] - ROOM_BYTES
     assert gzip.decompress(packed).decode() == text
     assert packed == packed_user_data(text, "aws")
-    assert len(packed) < len(gzip.compress(text.encode(), 9)) - 200, "base64 has its own blocks"
+    assert len(packed) < len(gzip.compress(text.encode(), 9)) - 50, "base64 has its own blocks"
 
 
 @pytest.mark.parametrize("text", ["x" * 20_000, "é\n" * 20_000, "A" * 999 + " " * 20_000 + "B" * 5000])

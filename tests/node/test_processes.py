@@ -108,7 +108,7 @@ def test_the_packed_file_is_the_same_program(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (2, "usage: watcher.py watch | tick | renew | leave\n")
+    assert (done.returncode, done.stderr) == (2, "usage: watcher.py install | watch | tick | renew | leave\n")
 
 
 def test_the_lease_ends_a_machine_by_the_real_clocks(tmp_path: Path) -> None:

@@ -7,21 +7,24 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from provisioner.node import renew
 from provisioner.node.boot import Start, user_data
-from provisioner.node.renew import renew, wanted_files
+from provisioner.node.renew import program_of
 
 OLD = Start(argv=["serve", "old"], image="vllm@sha256:a", source="s3://models/old")
 NEW = Start(argv=["serve", "new"], image="vllm@sha256:b", source="s3://models/new")
 
 
+def program(start: Start | None, **config) -> bytes:
+    return program_of(user_data(config, start).encode())
+
+
 def install(rig, start: Start | None, **config) -> None:
-    """What cloud-init writes at the first boot."""
-    for name, (content, mode) in wanted_files(user_data(config, start).encode())[0].items():
-        path = rig.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        path.chmod(mode)
+    """What cloud-init writes at the first boot, and what that does."""
+    assert renew.install(rig.folder, program(start, **config), lambda *_: "")
     (rig.folder / "scratch/model").mkdir(parents=True)
     (rig.folder / "scratch/model/shard").touch()
 
@@ -93,33 +96,33 @@ def test_user_data_of_somebody_else_is_left_alone(make_rig):
 
 
 def test_packed_user_data_is_read_too_and_a_cut_half_way_is_made_good(tmp_path: Path):
-    packed = gzip.compress(user_data({}, NEW).encode())
+    packed = program_of(gzip.compress(user_data({}, NEW).encode()))
     calls: list[list[str]] = []
 
-    def cut(words: list[str]) -> None:
+    def cut(words: list[str], _: float) -> None:
         calls.append(words)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        renew(tmp_path, packed, cut)
+        renew.renew(tmp_path, packed, cut)
 
-    def fail(words: list[str]) -> str | None:
+    def fail(words: list[str], _: float) -> str | None:
         calls.append(words)
         return None if words[1] == "enable" else ""
 
-    def work(words: list[str]) -> str:
+    def work(words: list[str], _: float) -> str:
         calls.append(words)
         return ""
 
     for run in (fail, work):  # cut before the units were enabled, and a tool that failed
         calls.clear()
-        renew(tmp_path, packed, run)
+        renew.renew(tmp_path, packed, run)
         assert ["systemctl", "enable", "gpuprov-workload.service"] in [[*words[:2], words[-1]] for words in calls]
     calls.clear()
-    assert renew(tmp_path, packed, work) == []
+    assert renew.renew(tmp_path, packed, work) == []
     assert calls == []
     (tmp_path / "etc/gpuprov/argv").write_bytes(b"half")
-    assert renew(tmp_path, packed, work) == ["etc/gpuprov/argv"]
+    assert renew.renew(tmp_path, packed, work) == ["etc/gpuprov/argv"]
     assert (tmp_path / "etc/gpuprov/argv").stat().st_mode & 0o777 == 0o600
 
 
@@ -133,6 +136,54 @@ def test_a_disk_without_room_changes_nothing(make_rig, monkeypatch):
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="No space"):
-        renew(rig.folder, user_data({}, NEW).encode(), lambda _: "")
+        renew.renew(rig.folder, program(NEW), lambda *_: "")
     assert (rig.folder / "scratch/model/shard").exists()
     assert all(path.read_bytes() == content for path, content in before.items())
+
+
+def test_the_first_boot_tries_again_until_each_unit_is_enabled(tmp_path: Path):
+    answers = iter([None, None])
+    calls: list[list[str]] = []
+
+    def stumble(words: list[str], _: float) -> str | None:
+        calls.append(words)
+        return next(answers, "")
+
+    assert renew.install(tmp_path, program(NEW), stumble)
+    enabled = [words[-1] for words in calls if words[1] == "enable"]
+    assert enabled[:3] == ["gpuprov-deadman.timer", "gpuprov-watcher.service", "gpuprov-workload.service"]
+    assert len(enabled) == 6
+    assert not renew.install(tmp_path / "other", program(NEW), lambda *_: None)
+
+
+def test_a_first_boot_that_was_cut_before_it_wrote_anything_is_made_good_by_the_next(make_rig):
+    rig = make_rig()
+    (rig.folder / "etc/gpuprov/node.json").unlink()
+    reboot(rig, user_data({"ports": [8000]}, NEW))
+    assert (rig.folder / "etc/gpuprov/argv").read_bytes() == b"serve\0new\0"
+    assert "systemctl enable gpuprov-deadman.timer" in rig.calls
+
+
+def test_weights_that_the_image_brought_along_stay_at_the_first_boot(tmp_path: Path):
+    (tmp_path / "scratch/model").mkdir(parents=True)
+    assert renew.install(tmp_path, program(NEW), lambda *_: "")
+    assert (tmp_path / "scratch/model").exists()
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    words=st.lists(st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=40)),
+    value=st.text(st.characters(codec="utf-8", blacklist_characters="\0\n\r"), max_size=40),
+)
+def test_words_of_any_letters_arrive_whole(words: list[str], value: str):
+    files = renew.wanted_files(program(Start(argv=words, env={"A": value})))
+    assert files["etc/gpuprov/argv"][0].decode() == "".join(f"{word}\0" for word in words)
+    assert files["etc/gpuprov/workload.env"][0].decode() == f"A={value}\n"
+    assert {mode for name, (_, mode) in files.items() if name.startswith("etc/gpuprov/")} == {0o600}
+
+
+def test_a_watcher_of_another_form_would_refuse_it():
+    with pytest.raises(ValueError, match="Expecting value"):
+        json.loads(user_data({}, NEW).partition("\n")[2])
+    with pytest.raises(ValueError, match="no cloud-config of gpuprov"):
+        program_of(user_data({}, NEW).replace("#2\n", "", 1).encode())

@@ -52,9 +52,9 @@ fi
 fetch() { # from, to: only what is missing; the tools check what they copy
   say "fetches $1"
   case "$1" in
-    s3://*) aws s3 sync --only-show-errors "$1" "$2" ;;
-    gs://*) gcloud storage rsync --recursive --checksums-only "$1" "$2" ;;
-    hf://*) r=${1#hf://}; HF_HOME="$R/scratch/hf" hf download "${r%%@*}" --revision "$([ "$r" = "${r#*@}" ] && echo main || echo "${r#*@}")" --local-dir "$2" >/dev/null ;;
+    s3://*) aws s3 sync --only-show-errors "$1" "$2" ;; # if s3
+    gs://*) gcloud storage rsync --recursive --checksums-only "$1" "$2" ;; # if gs
+    hf://*) r=${1#hf://}; HF_HOME="$R/scratch/hf" hf download "${r%%@*}" --revision "$([ "$r" = "${r#*@}" ] && echo main || echo "${r#*@}")" --local-dir "$2" >/dev/null ;; # if hf
   esac
 }
 if [ -n "$DATA" ]; then fetch "$DATA" "$R/data/$(basename "$DATA")"; fi

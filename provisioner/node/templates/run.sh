@@ -14,8 +14,8 @@ cp "$R/etc/gpuprov/workload.env" "$E"
 while read -r name store key; do
   [ -n "$name" ] || continue
   case "$store" in
-    aws-secretsmanager) value=$(aws secretsmanager get-secret-value --secret-id "$key" --query SecretString --output text) ;;
-    gcp-secretmanager) value=$(gcloud secrets versions access latest --secret "$key") ;;
+    aws-secretsmanager) value=$(aws secretsmanager get-secret-value --secret-id "$key" --query SecretString --output text) ;; # if aws-secretsmanager
+    gcp-secretmanager) value=$(gcloud secrets versions access latest --secret "$key") ;; # if gcp-secretmanager
   esac
   printf '%s=%s\n' "$name" "$value" >> "$E"
 done < "$R/etc/gpuprov/secrets"

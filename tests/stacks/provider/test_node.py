@@ -9,6 +9,7 @@ import pytest
 
 from provisioner.clouds.cloud import Placement
 from provisioner.errors import Rejected
+from provisioner.node.boot import HEAD
 from provisioner.vocabulary import CapacityType
 from stacks.provider import node
 from stacks.provider.inputs import WantedVolume
@@ -56,7 +57,7 @@ def test_the_rest_of_a_lifecycle_reaches_the_machine():
     assert start.env == {"A": "b"}
     assert start.volumes == {"data": 10 << 30}  # as the cloud makes it: whole GiB
     text = node.boot_data(spec, {"offers": PLAN["offers"]}, HERE, ())
-    assert json.loads(text.partition("\n")[2])["runcmd"]
+    assert json.loads(text.removeprefix(HEAD))["runcmd"]
 
 
 def test_e28_a_limit_that_nothing_could_keep_is_refused():
