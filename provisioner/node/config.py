@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.node.renew import wanted_files
+from provisioner.node.renew import program_of, wanted_files
 
 _PATH = "etc/gpuprov/node.json"
 """The watcher's ``CONFIG``, as the user data names it."""
@@ -15,8 +15,7 @@ _PATH = "etc/gpuprov/node.json"
 def config_of(user_data: str) -> Mapping[str, Any] | None:
     """What the watcher of a machine goes by; ``None`` where the user data is not ours, and no watcher runs."""
     try:
-        files, _ = wanted_files(user_data.encode())
-        found = json.loads(files[_PATH][0])
-    except (ValueError, LookupError, TypeError, AttributeError):
+        found = json.loads(wanted_files(program_of(user_data.encode()))[_PATH][0])
+    except (ValueError, LookupError):
         return None  # somebody else's user data may be anything
     return found if isinstance(found, dict) else None
