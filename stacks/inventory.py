@@ -12,7 +12,7 @@ from typing import Any
 
 from provisioner import tags
 from provisioner.clouds.cloud import AGE_UNKNOWN, BillableObject, Cloud
-from provisioner.errors import GpuprovError, Leaked
+from provisioner.errors import GpuprovError, Leaked, Locked
 from provisioner.tags import format_time
 from provisioner.units import decimal_string, format_usd
 from stacks.clouds import list_within
@@ -143,6 +143,10 @@ def account(error: GpuprovError, standing: Standing | None, state: StackState | 
     """
     if standing is None:
         return _with_text(error, f"what exists now could not be asked; `gpuprov status {stack}` asks again")
+    if isinstance(error, Locked):  # what the state does not hold yet is being made, or ended, by who holds the stack
+        return _with_text(
+            error, f"exists now: {standing.describe()}" if standing.billing else "nothing of it bills now"
+        )
     leaked = standing.unknown_to(state)
     if leaked and error.exit_code != 2:
         names = "; ".join(describe(entry) for entry in leaked)

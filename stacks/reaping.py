@@ -220,7 +220,7 @@ def lines(done: Sweep) -> list[str]:
     shown = []
     for outcome in done.outcomes:
         verdict, machine = outcome.verdict, outcome.verdict.machine
-        if verdict.step is Step.KEEP and outcome.error is None:
+        if verdict.step is Step.KEEP and outcome.error is None and not verdict.is_unjudged:
             continue
         word = _word(outcome)
         price = "price unknown" if machine.price_usd_per_hour is None else f"{machine.price_usd_per_hour:.4f} USD/h"

@@ -27,10 +27,11 @@ _MARKS = {"ok": "ok     ", "warning": "warning", "broken": "broken "}
 def command(spec: Path | None, cloud: str | None, *, get_engine: bool, iam: str | None, output: str) -> None:
     """Say for each thing gpuprov needs whether it is ok, and what mends it where it is not."""
     if iam is not None:
-        from provisioner.clouds.aws.rights import options, policies
+        from provisioner.clouds.aws import rights
 
-        rights = {"schema": "gpuprov.iam/1", "cloud": iam, "policies": policies(), "options": options()}
-        click.echo(json.dumps(rights, indent=2))
+        commands = {purpose: list(names) for purpose, names in rights.COMMANDS.items()}
+        document = {"schema": "gpuprov.iam/1", "cloud": iam, "commands": commands, "policies": rights.policies()}
+        click.echo(json.dumps({**document, "options": rights.options()}, indent=2))
         return
     from stacks.doctor import examine
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from provisioner import tags
-from provisioner.node.idleness import IDLE
+from provisioner.node.idleness import IDLE, UNKNOWN
 from provisioner.reaper import machines
 from provisioner.reaper.ending import STOP, TERMINATE, Ending, ending
 from provisioner.reaper.evidence import Evidence
@@ -51,6 +51,11 @@ class Verdict:
     ending: Ending | None = None
     due_at: datetime | None = None
     quiet: timedelta = timedelta(0)
+
+    @property
+    def is_unjudged(self) -> bool:
+        """Whether it is kept because a source that counts cannot be read: it may be idle for ever."""
+        return self.step is Step.KEEP and self.reason.startswith(f"{UNKNOWN}: ")
 
 
 def decide(machine: Machine, evidence: Evidence | None, now: datetime) -> Verdict:

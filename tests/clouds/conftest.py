@@ -180,7 +180,8 @@ def serve_aws_once() -> FakeAws:
 
 
 @functools.cache
-def _load_models_once(path: str | None = None) -> object:
+def load_models_once(path: str | None = None) -> object:
+    """The SDK's descriptions of services, read once a process."""
     from botocore.loaders import create_loader
 
     return create_loader(path)
@@ -198,7 +199,7 @@ def aws(home: Path) -> Iterator[AwsRig]:
         for name, value in fake.environment.items():
             patch.setenv(name, value)
         # Each session would read the SDK's description of EC2 again, 3 MB of JSON.
-        patch.setattr(botocore.session, "create_loader", _load_models_once)
+        patch.setattr(botocore.session, "create_loader", load_models_once)
         yield AwsRig(
             cloud=AwsCloud(catalog=read_catalog_once),
             wait=lambda: None,

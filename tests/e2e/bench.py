@@ -55,10 +55,13 @@ class Bench:
         return {**os.environ, "GPUPROV_HOME": str(self.home)}
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-        """Start a command in a session of its own, as a terminal or a pipeline would."""
+        """Start a command in a session of its own, as a terminal or a pipeline would.
+
+        Its calls to AWS bear its name, by which an emulated account tells the calls of the commands apart.
+        """
         return subprocess.Popen(
             [str(GPUPROV), *arguments],
-            env={**self.environment, **options.pop("env", {})},
+            env={**self.environment, "AWS_SDK_UA_APP_ID": arguments[0], **options.pop("env", {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

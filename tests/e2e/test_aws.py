@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.e2e.bench import Bench
@@ -13,6 +15,12 @@ EXTRA = """\
 placement: {regions: [us-east-1], instance_types: [g6.xlarge]}
 storage: {data: 50GiB}
 """
+SERVED = """\
+run: {image: "example.com/vllm@sha256:%s", command: [serve], ports: [8000], ready: {path: /health, port: 8000}}
+access: {cidrs: [203.0.113.7/32]}
+lifecycle: {max_lifetime: 12h}
+""" % ("0" * 64)
+READY = json.dumps({"gpuprov": 1, "at": "2026-11-30T12:00:00Z", "state": "ready"})
 ON_DEMAND_G = "L-DB2E81BA"
 
 
@@ -27,7 +35,8 @@ def up(bench, *arguments):
 
 
 def test_a_stack_lives_and_ends_on_aws(fake, tmp_path):
-    bench = Bench(tmp_path / "bench", extra=EXTRA)
+    bench = Bench(tmp_path / "bench", extra=EXTRA + SERVED)
+    fake.rules.console = READY
     fake.capacity[letters(fake)["use1-az1"], "g6.xlarge"] = 0
     made = up(bench)
     assert made.code == 0, made.err
@@ -49,13 +58,34 @@ def test_a_stack_lives_and_ends_on_aws(fake, tmp_path):
     assert "no changes" in again.err
     assert len(fake.of("RunInstances")) == 2
 
+    edits = {"50GiB": "60GiB", "203.0.113.7": "203.0.113.8", "[serve]": "[serve, --quiet]"}
+    text = bench.spec.read_text()
+    for before, after in edits.items():
+        text = text.replace(before, after)
+    bench.spec.write_text(text + "tags: {Name: chat of ana}\n")
+    edited = up(bench)
+    assert edited.code == 0, edited.err
+    assert edited.document["outputs"]["instance_id"] == outputs["instance_id"]
+    told = ("ModifyInstanceAttribute", "ModifyVolume", "AuthorizeSecurityGroupIngress", "RevokeSecurityGroupIngress")
+    assert [bool(fake.of(operation)) for operation in told] == [True] * 4
+    shown = bench.run("status", bench.name, "--format", "json").document["stacks"][0]
+    assert shown["state"] == "running"
+    assert READY in bench.run("logs", bench.name).out
+    assert f"--target {outputs['instance_id']}" in bench.run("connect", bench.name, "--print").out
+    kept = bench.run("keepalive", bench.name, "--for", "2h", "--format", "json")
+    machine = aws_rules.machine("us-east-1", outputs["instance_id"])
+    assert {"key": "gpuprov-lease-until", "value": kept.document["lease_until"]} in [
+        {"key": tag["key"], "value": tag["value"]} for tag in machine.get_tags()
+    ]
+
+    starts = len(fake.of("StartInstances"))
     assert bench.run("stop", bench.name).out.splitlines()[-1] == "stack demo: stopped"
     fake.capacity[letters(fake)["use1-az2"], "g6.xlarge"] = 0
     refused = bench.run("start", bench.name)
     assert refused.code == 7
     assert "stays stopped" in refused.err
     assert len(fake.of("RunInstances")) == 2
-    assert len(fake.of("StartInstances")) == 1  # a want of capacity is not asked for again
+    assert len(fake.of("StartInstances")) == starts + 1  # a want of capacity is not asked for again
     fake.capacity.clear()
     unchanged = "  no difference between the state and the cloud"
     assert bench.run("refresh", bench.name).out.splitlines() == [unchanged, "stack demo: stopped"]
@@ -113,6 +143,16 @@ def test_what_would_refuse_every_offer_ends_the_preview_before_the_engine(fake, 
     refused = bench.run("preview", str(bench.spec), "--cloud", "aws")
     assert refused.code == 10, refused.err
     assert "need 4 vCPU, have 2, used 0" in refused.err
+
+
+def test_bought_capacity_that_is_not_there_ends_the_preview_before_the_engine(fake, tmp_path):
+    bench = Bench(
+        tmp_path / "bench",
+        extra="placement: {regions: [us-east-1], instance_types: [p5.4xlarge], capacity: reserved}",
+    )
+    refused = bench.run("preview", str(bench.spec), "--cloud", "aws")
+    assert refused.code == 7, refused.err
+    assert len(fake.of("DescribeCapacityReservations")) > 0
 
 
 def test_a_network_without_a_way_out_ends_the_preview_before_the_engine(fake, tmp_path):

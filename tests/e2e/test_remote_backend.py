@@ -9,7 +9,6 @@ from shutil import rmtree
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from stacks.backend import choose_backend
 from stacks.locks import lock_path
@@ -19,26 +18,19 @@ LOCKS = ".pulumi/locks/organization/gpuprov/demo/"
 
 
 @pytest.fixture
-def bucket(monkeypatch):
+def bucket(fake, monkeypatch):
     """An empty bucket, named as the backend."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
     for name, value in {
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_REGION": "us-east-1",
         "GPUPROV_SECRETS_PROVIDER": "passphrase",
         "PULUMI_CONFIG_PASSPHRASE": "open sesame",
-        "GPUPROV_BACKEND": f"s3://state?endpoint={host}:{port}&disableSSL=true&s3ForcePathStyle=true&region=us-east-1",
+        "GPUPROV_BACKEND": f"s3://state?endpoint={fake.host}&disableSSL=true&s3ForcePathStyle=true&region=us-east-1",
     }.items():
         monkeypatch.setenv(name, value)
-    client = boto3.client("s3", endpoint_url=f"http://{host}:{port}")
+    client = boto3.client("s3")
     client.create_bucket(Bucket="state")
     yield client
     client.close()
-    server.stop()
 
 
 def leave_lock(bucket, host, pid):

@@ -17,6 +17,8 @@ from io import BytesIO
 from typing import Any
 from urllib.parse import parse_qsl
 
+from moto.kms.models import kms_backends
+from moto.s3.models import s3_backends
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.fakes import aws_disks as _disks  # noqa: F401 - patches what it plays
@@ -26,8 +28,21 @@ from tests.fakes import aws_reservations as _reservations  # noqa: F401 - patche
 from tests.fakes import aws_rules as rules
 
 _SCOPE = re.compile(r"Credential=([^/]+)/\d+/([^/]+)/([^/]+)/")
+_APP = re.compile(r"\bapp/(\S+)")
 _INSTANCE = re.compile(rb"<instanceId>(i-[0-9a-f]+)</instanceId>")
 _VOLUME = re.compile(rb"<volumeId>(vol-[0-9a-f]+)</volumeId>")
+_LISTING = {
+    "list-type",
+    "prefix",
+    "delimiter",
+    "max-keys",
+    "continuation-token",
+    "encoding-type",
+    "marker",
+    "start-after",
+    "fetch-owner",
+    "x-id",
+}
 _TOKEN_CALLS = ("RunInstances", "CreateVolume")
 _IMAGE_PARAMETERS = "/aws/service/deeplearning/ami/x86_64/"
 _STATUS = {
@@ -51,6 +66,8 @@ class Call:
     parameters: Mapping[str, Any]
     key: str = ""
     """Whose access key signed it."""
+    agent: str = ""
+    """The application id that the SDK tells, ``AWS_SDK_UA_APP_ID``."""
 
 
 @dataclass
@@ -95,6 +112,8 @@ class FakeAws:
         """Access key -> account, for keys of other accounts than ``rules.ACCOUNT``."""
         self.on_call: Callable[[Call, str], None] = lambda _call, _stage: None
         """Told of each request that has ``arrived``, and whose effect is ``done`` and not answered yet."""
+        self.journal: Callable[[Call], None] = lambda _call: None
+        """Told of each request before anything comes of it."""
         self._tokens: dict[tuple[str, str, str], tuple[str, int, bytes]] = {}
         self._lock = threading.RLock()
         self._server: Any = None
@@ -106,9 +125,14 @@ class FakeAws:
         return rules.RULES
 
     @property
+    def host(self) -> str:
+        """Its address and port."""
+        return f"127.0.0.1:{self._server.server_port}"
+
+    @property
     def url(self) -> str:
         """Where the SDK finds it."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"http://{self.host}"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -147,6 +171,8 @@ class FakeAws:
             self.accounts.clear()
             self._tokens.clear()
             rules.reset()
+            for kept in (s3_backends, kms_backends):
+                kept.reset()
 
     def of(self, operation: str) -> list[Call]:
         """The requests of one operation, those apart that only ask whether it would be allowed."""
@@ -161,7 +187,7 @@ class FakeAws:
     def _door(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = BytesIO(body)
-        call = _read(environ, body)
+        call = read_call(environ, body)
         if call.key in self.accounts:
             environ["HTTP_X_MOTO_ACCOUNT_ID"] = self.accounts[call.key]
         with self._lock:
@@ -169,6 +195,7 @@ class FakeAws:
             fault = next((one for one in self.faults if one.fits(call)), None)
             if fault is not None:
                 fault.times -= 1
+        self.journal(call)
         self.on_call(call, "arrived")
         if fault is not None and fault.do == "reset":
             _hang_up(environ)
@@ -291,16 +318,36 @@ class _Quiet(WSGIRequestHandler):
         """Nothing."""
 
 
-def _read(environ: Mapping[str, Any], body: bytes) -> Call:
+def read_call(environ: Mapping[str, Any], body: bytes) -> Call:
+    """A request as what it asks, from its WSGI environment and its body."""
     scope = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
     key, region, service = (scope[1], scope[2], scope[3]) if scope else ("", "", "")
+    app = _APP.search(environ.get("HTTP_USER_AGENT", ""))
+    agent = app[1] if app else ""
     target = environ.get("HTTP_X_AMZ_TARGET")
     if target:
-        return Call(service, target.rpartition(".")[2], region, json.loads(body or b"{}"), key)
+        return Call(service, target.rpartition(".")[2], region, json.loads(body or b"{}"), key, agent)
+    if service == "s3":
+        return Call(service, *_object_call(environ, region), key, agent)
     form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
     operation = form.pop("Action", "")
     form.pop("Version", None)
-    return Call(service, operation, region, form, key)
+    return Call(service, operation, region, form, key, agent)
+
+
+def _object_call(environ: Mapping[str, Any], region: str) -> tuple[str, str, dict[str, Any]]:
+    """Operation, region and parameters of a call of S3, which are in its method and address."""
+    bucket, _, name = environ["PATH_INFO"].lstrip("/").partition("/")
+    method, query = environ["REQUEST_METHOD"], dict(parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True))
+    what = "Object" if name else "Bucket"
+    if not name and method == "GET" and not query.keys() - _LISTING:
+        operation = "ListObjectsV2" if "list-type" in query else "ListObjects"
+    elif "HTTP_X_AMZ_COPY_SOURCE" in environ:
+        operation = f"Copy{what}"
+    else:
+        part = "".join(sorted(key for key in query if not query[key]))  # ?location, ?tagging: calls of their own
+        operation = f"{method.capitalize()}{what}{part.capitalize()}"
+    return operation, region, {"Bucket": bucket, **({"Key": name} if name else {})}
 
 
 def _error(call: Call, code: str, message: str) -> tuple[int, bytes, str]:

@@ -1,13 +1,14 @@
-"""What moto lacks of DescribeInstanceStatus: checks that fail, events that were announced, machines that run alone.
+"""What moto lacks of how machines are: checks that fail, events that were announced, what a machine says on its console.
 
-Source: EC2 API reference, DescribeInstanceStatus.
+Source: EC2 API reference, DescribeInstanceStatus, GetConsoleOutput.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
-from tests.fakes.aws_rules import RULES, backend, refuse
+from tests.fakes.aws_rules import RULES, backend, patch, refuse
 
 # What is imported above tells moto what to validate, before moto is imported.
 # isort: split
@@ -33,4 +34,15 @@ def _status(self: Any) -> Any:
     return ActionResult({"InstanceStatuses": found})
 
 
+def _console(original: Any) -> Any:
+    def get_console_output(self: Any) -> Any:
+        answer = original(self)
+        if RULES.console is not None:
+            answer.result["Output"] = b64encode(RULES.console.encode()).decode()
+        return answer
+
+    return get_console_output
+
+
 EC2Response.describe_instance_status = _status
+patch(EC2Response, "get_console_output", _console)

@@ -211,10 +211,13 @@ _FIELDS = {
 
 
 @contextmanager
-def aws_prices(market: AwsMarket) -> Iterator[str]:
-    """An endpoint for pricing, service-quotas and ec2 (``AWS_ENDPOINT_URL``)."""
+def aws_prices(
+    market: AwsMarket, seen: Callable[[Mapping[str, str], bytes], None] = lambda _headers, _body: None
+) -> Iterator[str]:
+    """An endpoint for pricing, service-quotas and ec2 (``AWS_ENDPOINT_URL``); ``seen`` is told of each request."""
 
     def answer(handler: Handler, body: bytes) -> None:
+        seen(dict(handler.headers), body)
         scope = re.search(r"Credential=[^/]+/\d+/([^/]+)/", handler.headers.get("Authorization", ""))
         region = scope[1] if scope else ""
         target = handler.headers.get("X-Amz-Target")

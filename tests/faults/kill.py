@@ -143,10 +143,10 @@ def serve() -> None:
     import botocore.session
 
     import provisioner.clouds.aws.cloud  # noqa: F401 - each child would import it
-    from tests.clouds.conftest import _load_models_once, read_catalog_once
+    from tests.clouds.conftest import load_models_once, read_catalog_once
 
     read_catalog_once()
-    botocore.session.create_loader = _load_models_once
+    botocore.session.create_loader = load_models_once
     for module in list(sys.modules.values()):
         if getattr(module, "__name__", "").startswith("stacks.provider.") and hasattr(module, "VISIBILITY"):
             module.VISIBILITY = VISIBILITY

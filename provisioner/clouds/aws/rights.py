@@ -1,8 +1,10 @@
 """The least IAM rights for each thing that gpuprov does on AWS, as policy documents that can be attached as they are.
 
-Whatever can cost or destroy is bound to gpuprov's own tag: what is made must carry it, and only what carries it can be ended.
+Whatever can cost or destroy is bound to gpuprov's own tag: what is made must carry it, and only what carries it can be changed or
+ended. Readings that EC2 cannot narrow are on everything.
 
-Source: Service Authorization Reference, "Actions, resources, and condition keys for Amazon EC2".
+Source: Service Authorization Reference, "Actions, resources, and condition keys" for Amazon EC2, AWS Systems Manager and Amazon S3;
+Systems Manager user guide, "Sample IAM policies for Session Manager".
 """
 
 from __future__ import annotations
@@ -43,8 +45,38 @@ STRAYS = ("ec2:DescribeAddresses", "ec2:DescribeNetworkInterfaces", "ec2:Describ
 HEALTH = "ec2:DescribeInstanceStatus"
 """Reading whether a machine is impaired; without it that is unknown, and nothing else changes."""
 
-WATCH = ("cloudwatch:GetMetricData", "cloudwatch:ListMetrics", "ec2:GetConsoleOutput")
-"""Reading what a machine does: ``reap``, ``logs``, and the last decision in ``status``."""
+CONSOLE = "ec2:GetConsoleOutput"
+"""Reading what the node says: ``logs``, ``reap``, and the last decision in ``status``."""
+
+METRICS = ("cloudwatch:GetMetricData", "cloudwatch:ListMetrics")
+"""Reading what a machine does: ``reap``."""
+
+OWN_MACHINE = ("ec2:DescribeAvailabilityZones", "ec2:DescribeInstances")
+"""Reading one machine that the state names: ``keepalive`` and ``connect``."""
+
+QUOTE = (
+    "ec2:DescribeAvailabilityZones",
+    "ec2:DescribeCapacityBlockOfferings",
+    "ec2:DescribeInstanceTypeOfferings",
+    "ec2:DescribeRegions",
+    "ec2:DescribeSpotPriceHistory",
+    "ec2:GetSpotPlacementScores",
+    "pricing:GetProducts",
+    "servicequotas:GetServiceQuota",
+)
+"""Reading prices and supply: ``prices refresh``."""
+
+SHELL = "ssm:StartSession"
+"""A shell or a forwarded port: ``connect``."""
+
+SESSION = ("ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel")
+"""What the Session Manager plugin does with its own session."""
+
+_NARROW = {
+    "servicequotas:GetServiceQuota": ("Quotas", "arn:aws:servicequotas:*:*:ec2/*"),
+    "ssm:GetParameter": ("Images", "arn:aws:ssm:*:*:parameter/aws/service/deeplearning/*"),
+}
+"""Reading -> where it is narrowed to, and the statement's name."""
 
 _CREATED = {
     "ec2:CreateSecurityGroup": ("security-group",),
@@ -55,7 +87,7 @@ _CREATED = {
 
 _USED = {
     "ec2:CreateSecurityGroup": ("vpc",),
-    "ec2:RunInstances": ("capacity-reservation", "image", "security-group", "snapshot", "subnet"),
+    "ec2:RunInstances": ("capacity-reservation", "image", "snapshot", "subnet"),
 }
 """Call -> objects of others that it refers to."""
 
@@ -65,20 +97,40 @@ POWER = ("ec2:ModifyInstanceAttribute", "ec2:StartInstances", "ec2:StopInstances
 END = ("ec2:CancelSpotInstanceRequests", "ec2:TerminateInstances")
 SWEEP = ("ec2:DeleteSecurityGroup", "ec2:DeleteVolume")
 END_STRAYS = ("ec2:DeleteNetworkInterface", "ec2:DeleteSnapshot", "ec2:ReleaseAddress")
-_TAG = "ec2:CreateTags"
+TAG = "ec2:CreateTags"
+
+_BOUND = (CONSOLE, *CHANGE, *POWER, *END, *SWEEP, *END_STRAYS)
+"""What is allowed on objects alone that carry the tag."""
+
+_DOCUMENTS = ("AWS-StartPortForwardingSession", "SSM-SessionManagerRunShell")
 
 PURPOSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "plan": (),
-        "status": tuple(sorted({*LOOK, HEALTH, "ec2:GetConsoleOutput"})),
-        "up": tuple(
-            sorted({*LOOK, *CHOOSE, HEALTH, "ec2:GetConsoleOutput", *_CREATED, *CHANGE, *POWER, *END, *SWEEP, _TAG})
-        ),
-        "reap": tuple(sorted({*LOOK, *WATCH, "ec2:StopInstances", *END, _TAG})),
+        "prices": QUOTE,
+        "status": tuple(sorted({*LOOK, HEALTH, CONSOLE})),
+        "up": tuple(sorted({*LOOK, *CHOOSE, HEALTH, CONSOLE, *_CREATED, *CHANGE, *POWER, *END, *SWEEP, TAG})),
+        "keepalive": tuple(sorted({*OWN_MACHINE, TAG})),
+        "connect": tuple(sorted({*OWN_MACHINE, SHELL, *SESSION})),
+        "reap": tuple(sorted({*LOOK, *METRICS, CONSOLE, "ec2:StopInstances", *END, TAG})),
         "gc": tuple(sorted({*LOOK, *STRAYS, *END, *SWEEP, *END_STRAYS})),
     }
 )
-"""Purpose -> all actions that it needs. ``up`` covers ``stop``, ``start`` and ``down`` too; ``plan`` needs none."""
+"""Purpose -> all actions that it needs; ``plan`` needs none."""
+
+COMMANDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "plan": ("check", "export", "plan", "size"),
+        "prices": ("prices",),
+        "status": ("logs", "refresh", "status"),
+        "up": ("doctor", "down", "preview", "start", "stop", "up"),
+        "keepalive": ("keepalive",),
+        "connect": ("connect",),
+        "reap": ("reap",),
+        "gc": ("gc",),
+    }
+)
+"""Purpose -> the commands that its policy is for; ``unlock`` needs rights on the backend alone."""
 
 
 def policies() -> dict[str, Any]:
@@ -87,17 +139,29 @@ def policies() -> dict[str, Any]:
 
 
 def options() -> dict[str, Any]:
-    """Key of the spec -> what ``up`` needs besides, where the spec has it; ``ROLE`` and ``KEY`` are to be filled in."""
+    """Key of the spec or variable -> what is needed besides where it is set; words in capitals are to be filled in.
+
+    The rights on a backend and on its key are for every command that reads or writes a stack.
+    """
+    key = ["kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext"]
+    objects = ["s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
     return {
-        "aws.instance_profile": _document([_statement("PassTheRole", ["iam:PassRole"], ["ROLE"])]),
-        "aws.kms_key": _document(
+        "aws.instance_profile": _document(
             [
                 _statement(
-                    "EncryptWithTheKey",
-                    ["kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext"],
-                    ["KEY"],
+                    "PassTheRole", ["iam:PassRole"], ["ROLE"], _equals("iam:PassedToService", ["ec2.amazonaws.com"])
                 )
             ]
+        ),
+        "aws.kms_key": _document([_statement("EncryptWithTheKey", key, ["KEY"])]),
+        "GPUPROV_BACKEND=s3://BUCKET": _document(
+            [
+                _statement("ListTheStates", ["s3:ListBucket"], ["arn:aws:s3:::BUCKET"]),
+                _statement("KeepTheStates", objects, ["arn:aws:s3:::BUCKET/*"]),
+            ]
+        ),
+        "GPUPROV_SECRETS_PROVIDER=awskms://KEY": _document(
+            [_statement("KeepTheSecrets", ["kms:Decrypt", "kms:Encrypt"], ["KEY"])]
         ),
     }
 
@@ -107,25 +171,59 @@ def _document(statements: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def _statements(purpose: str) -> list[dict[str, Any]]:
-    """Readings on everything, then makings, changes and ends bound to the tag."""
+    """Readings, then makings, changes and ends bound to the tag."""
     actions = PURPOSES[purpose]
-    reads = [action for action in actions if action in (*LOOK, *CHOOSE, *WATCH, *STRAYS, HEALTH)]
-    bound = [action for action in actions if action in (*CHANGE, *POWER, *END, *SWEEP, *END_STRAYS)]
-    found = [_statement("Read", reads, ["*"])] if reads else []
+    reads = [action for action in actions if action in (*LOOK, *CHOOSE, *STRAYS, HEALTH, *METRICS, *QUOTE)]
+    wide = [action for action in reads if action not in _NARROW]
+    found = [_statement("Read", wide, ["*"])] if wide else []
+    found += [_statement(f"Read{name}", [action], [arn]) for action, (name, arn) in _NARROW.items() if action in reads]
     for action in (action for action in actions if action in _CREATED):
-        name = action.partition(":")[2]
-        found.append(_statement(f"{name}Tagged", [action], _arns(_CREATED[action]), _null("aws:RequestTag")))
-        if action in _USED:
-            found.append(_statement(f"{name}From", [action], _arns(_USED[action])))
-    if _TAG in actions:
-        makers = sorted(action.partition(":")[2] for action in _CREATED)
-        made = {"StringEquals": {"ec2:CreateAction": makers}}
-        if any(action in _CREATED for action in actions):
-            found.append(_statement("TagWhatIsMade", [_TAG], _arns(("*",)), made))
-        bound.append(_TAG)
-    if bound:
+        found += _making(action)
+    if bound := [action for action in actions if action in _BOUND]:
         found.append(_statement("ChangeOwn", sorted(bound), _arns(("*",)), _null("aws:ResourceTag")))
+    if TAG in actions:
+        found += _tagging(makes=any(action in _CREATED for action in actions))
+    if SHELL in actions:
+        found += _shell()
     return found
+
+
+def _making(action: str) -> list[dict[str, Any]]:
+    """What a call makes carries the tag; a group that a machine is put into does so already."""
+    name = action.partition(":")[2]
+    found = [_statement(f"{name}Tagged", [action], _arns(_CREATED[action]), _null("aws:RequestTag"))]
+    if action in _USED:
+        found.append(_statement(f"{name}From", [action], _arns(_USED[action])))
+    if action == "ec2:RunInstances":
+        found.append(_statement(f"{name}In", [action], _arns(("security-group",)), _null("aws:ResourceTag")))
+    return found
+
+
+def _tagging(*, makes: bool) -> list[dict[str, Any]]:
+    """Tags in the call that makes an object, and changes of tags of our own objects.
+
+    Who makes nothing writes marks and leases alone (``gpuprov-``), never what says whose an object is and when it ends.
+    """
+    if not makes:
+        marks = {"ForAllValues:StringLike": {"aws:TagKeys": ["gpuprov-*"]}}
+        return [_statement("MarkOwn", [TAG], _arns(("*",)), _null("aws:ResourceTag") | marks)]
+    makers = sorted(action.partition(":")[2] for action in _CREATED)
+    made = _equals("ec2:CreateAction", makers) | _null("aws:RequestTag")
+    return [
+        _statement("TagWhatIsMade", [TAG], _arns(("*",)), made),
+        _statement("TagOwn", [TAG], _arns(("*",)), _null("aws:ResourceTag")),
+    ]
+
+
+def _shell() -> list[dict[str, Any]]:
+    """A session to our own machines, by the documents of a shell and of a forwarded port, and the caller's own sessions."""
+    documents = [f"arn:aws:ssm:*:*:document/{name}" for name in _DOCUMENTS]
+    tagged = {"Null": {f"ssm:resourceTag/{STACK_ID}": "false"}}
+    return [
+        _statement("OpenOwn", [SHELL], _arns(("instance",)), tagged),
+        _statement("OpenBy", [SHELL], documents),
+        _statement("UseOwnSession", SESSION, ["arn:aws:ssm:*:*:session/${aws:userid}-*"]),
+    ]
 
 
 def _statement(
@@ -142,3 +240,7 @@ def _arns(kinds: Iterable[str]) -> list[str]:
 def _null(key: str) -> dict[str, Any]:
     """The condition that gpuprov's tag is there."""
     return {"Null": {f"{key}/{STACK_ID}": "false"}}
+
+
+def _equals(key: str, values: Sequence[str]) -> dict[str, Any]:
+    return {"StringEquals": {key: list(values)}}

@@ -8,13 +8,14 @@ from datetime import UTC, datetime, timedelta
 import boto3
 import pytest
 
-from provisioner.cli.main import run
+from provisioner.cli.main import COMMANDS, run
 from provisioner.clouds.aws import rights
 from provisioner.clouds.aws.cloud import AwsCloud
 from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.units import GIB, DiskSpeed
 from provisioner.vocabulary import CapacityType
-from tests.fakes import aws_rules
+from tests.clouds.conftest import read_catalog_once
+from tests.fakes import aws_journal, aws_rules, iam
 
 IAM_NAMES = {"monitoring": "cloudwatch"}
 """CloudWatch's calls are signed under another name than IAM gives its rights."""
@@ -149,19 +150,126 @@ def test_plan_needs_nothing_and_the_documents_can_be_attached():
         assert len(json.dumps(document, separators=(",", ":"))) < 6144  # IAM's limit for a managed policy
 
 
+def test_each_command_that_may_ask_aws_has_one_policy():
+    named = [command for commands in rights.COMMANDS.values() for command in commands]
+    assert len(named) == len(set(named))
+    assert set(rights.COMMANDS) == set(rights.PURPOSES)
+    others = {"init", "models", "offers", "sandbox", "schema", "unlock"}  # ask no cloud
+    assert set(named) | others == set(COMMANDS)
+
+
 def test_whatever_ends_or_changes_is_bound_to_our_tag():
-    ending = {*rights.CHANGE, *rights.POWER, *rights.END, *rights.SWEEP}
+    own = {"Null": {"aws:ResourceTag/gpuprov:stack-id": "false"}}
+    made = {"Null": {"aws:RequestTag/gpuprov:stack-id": "false"}}
+    ending = {rights.CONSOLE, *rights.CHANGE, *rights.POWER, *rights.END, *rights.SWEEP, *rights.END_STRAYS}
     for document in rights.policies().values():
         for statement in document["Statement"] if document else ():
             if ending & set(statement["Action"]):
-                assert statement["Condition"] == {"Null": {"aws:ResourceTag/gpuprov:stack-id": "false"}}
+                assert statement["Condition"] == own
             if statement["Sid"].endswith("Tagged"):
-                assert statement["Condition"] == {"Null": {"aws:RequestTag/gpuprov:stack-id": "false"}}
+                assert statement["Condition"] == made
+            if rights.TAG in statement["Action"]:
+                key = "aws:RequestTag" if statement["Sid"] == "TagWhatIsMade" else "aws:ResourceTag"
+                assert statement["Condition"]["Null"] == {f"{key}/gpuprov:stack-id": "false"}
+
+
+OURS, THEIRS = {"gpuprov:stack-id": "abc"}, {"gpuprov:stack": "chat", "Name": "chat"}
+MACHINE = "arn:aws:ec2:us-east-1:123456789012:instance/i-0123456789abcdef0"
+
+
+def ask(action, resource=MACHINE, own=None, asked=None, created=None):
+    """A right as a call would need it: tags that the object has, tags that the call writes."""
+    context = {f"aws:ResourceTag/{key}": (value,) for key, value in (own or {}).items()}
+    context |= {f"aws:RequestTag/{key}": (value,) for key, value in (asked or {}).items()}
+    if asked:
+        context["aws:TagKeys"] = tuple(asked)
+    if created:
+        context["ec2:CreateAction"] = (created,)
+    return iam.Ask(action, resource, context)
+
+
+@pytest.mark.parametrize(
+    ("purpose", "asked", "allowed"),
+    [
+        ("up", ask("ec2:TerminateInstances", own=OURS), True),
+        ("up", ask("ec2:TerminateInstances", own=THEIRS), False),
+        ("up", ask("ec2:TerminateInstances"), False),
+        ("status", ask("ec2:TerminateInstances", own=OURS), False),
+        ("status", ask("ec2:GetConsoleOutput", own=OURS), True),
+        ("status", ask("ec2:GetConsoleOutput", own=THEIRS), False),
+        ("up", ask("ec2:RunInstances", asked=OURS), True),
+        ("up", ask("ec2:RunInstances", asked=THEIRS), False),
+        ("up", ask("ec2:RunInstances", "arn:aws:ec2:us-east-1:123456789012:security-group/sg-1", own=THEIRS), False),
+        ("up", ask("ec2:RunInstances", "arn:aws:ec2:us-east-1:123456789012:security-group/sg-1", own=OURS), True),
+        ("up", ask("ec2:RunInstances", "arn:aws:ec2:us-east-1::image/ami-1"), True),
+        ("up", ask("ec2:CreateTags", asked=OURS, created="RunInstances"), True),
+        ("up", ask("ec2:CreateTags", asked=OURS), False),  # taking over somebody's machine
+        ("up", ask("ec2:CreateTags", asked=OURS, created="CreateSnapshot"), False),
+        ("reap", ask("ec2:CreateTags", own=OURS, asked={"gpuprov-reap-due": "x"}), True),
+        ("reap", ask("ec2:CreateTags", own=OURS, asked={"gpuprov:expires-at": "none"}), False),
+        ("reap", ask("ec2:CreateTags", own=THEIRS, asked={"gpuprov-reap-due": "x"}), False),
+        ("keepalive", ask("ec2:CreateTags", own=OURS, asked={"gpuprov-lease-until": "x"}), True),
+        ("keepalive", ask("ec2:CreateTags", own=OURS, asked={"gpuprov:stack-id": "x"}), False),
+        ("gc", ask("ec2:StopInstances", own=OURS), False),
+        ("up", ask("ssm:GetParameter", "arn:aws:ssm:us-east-1:123456789012:parameter/prod/password"), False),
+        ("up", ask("servicequotas:GetServiceQuota", "arn:aws:servicequotas:us-east-1:123456789012:s3/L-1"), False),
+        ("plan", ask("ec2:DescribeRegions", "*"), False),
+    ],
+)
+def test_the_documents_allow_what_is_ours_and_nothing_else(purpose, asked, allowed):
+    assert bool(iam.allowing(rights.policies()[purpose], asked)) is allowed
+
+
+def test_every_image_that_may_be_asked_for_can_be_read():
+    images, document = AwsCloud(catalog=read_catalog_once)._images, rights.policies()["up"]
+    types = [name for cloud, name in read_catalog_once().instances if cloud == "aws"]
+    paths = {one.selector for name in types for one in images.selectors(name) if one.selector.startswith("/")}
+    assert len(paths) >= 2
+    for path in paths:
+        assert iam.allowing(document, ask("ssm:GetParameter", f"arn:aws:ssm:us-east-1::parameter{path}")), path
+
+
+NOT_CALLED = {
+    ("aws.instance_profile", "PassTheRole"): "EC2 asks for it when a machine is made with a profile; it is no call",
+    (
+        "aws.kms_key",
+        "EncryptWithTheKey",
+    ): "EC2 asks for it when an encrypted disk is made or attached; these are no calls",
+    ("connect", "OpenOwn"): "the AWS CLI calls it, which tests do not run",
+    ("connect", "OpenBy"): "likewise",
+    ("connect", "UseOwnSession"): "the Session Manager plugin calls it, which tests do not run",
+}
+"""Document and statement that no call of ours needs, and who needs them instead."""
+
+
+def test_every_right_is_used_by_some_end_to_end_test():
+    """What each test's commands used is recorded, and checked whenever that test runs (``tests.fakes.aws_journal``)."""
+    record = aws_journal.read_record()
+    idle = aws_journal.unused(used for found in record.values() for used in found)
+    assert {right for right in idle if right[:2] not in NOT_CALLED} == set()
+    assert {right[:2] for right in idle} == set(NOT_CALLED)  # a reason for what is used has had its day
+    for test in record:
+        file, _, name = test.partition("::")
+        text = (aws_journal.RECORD.parent / file).read_text(encoding="utf-8")
+        assert f"def {name.partition('[')[0]}(" in text, f"{test} is gone: take it out of {aws_journal.RECORD.name}"
+
+
+def test_a_call_beyond_its_policy_is_found(aws_rig, monkeypatch):
+    journal = aws_journal.Journal()
+    monkeypatch.setattr(aws_rig.fake, "journal", journal.note)
+    machine = aws_rig.running()  # whoever makes it is no command
+    monkeypatch.setenv(aws_journal.VARIABLE, "status")
+    cloud = AwsCloud(catalog=read_catalog_once)
+    cloud.list_objects()
+    assert journal.refused == []
+    cloud.terminate_instance(machine.placement, machine.id)
+    assert len(journal.refused) == 1
+    assert "`status` makes ec2:TerminateInstances on" in journal.refused[0]
 
 
 def test_doctor_prints_them(capsys):
     assert run(["doctor", "--print-iam", "aws"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "gpuprov.iam/1"
-    assert set(document["policies"]) == {"plan", "status", "up", "reap", "gc"}
-    assert set(document["options"]) == {"aws.instance_profile", "aws.kms_key"}
+    assert set(document["policies"]) == set(document["commands"]) == set(rights.PURPOSES)
+    assert set(document["options"]) == set(rights.options())
