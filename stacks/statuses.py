@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from provisioner import tags
-from provisioner.clouds.cloud import BillableObject, Cloud, Health, InstanceState
+from provisioner.clouds.cloud import BillableObject, Cloud, End, Ended, Health, Instance, InstanceState
 from provisioner.errors import CloudError, GpuprovError
 from provisioner.reaper import machines
 from provisioner.reaper.evidence import last_line, silent_since
-from stacks import failures, health
+from stacks import ends, failures, health
 from stacks.clouds import cloud_of
 from stacks.documents import money, objects, outputs_document, power_of
 from stacks.inventory import Standing, describe, look
@@ -54,8 +54,8 @@ class Status:
     """Last word of a watcher that should have spoken since; ``None`` where nothing is missing."""
     health: Health | None = None
     """How its machine is; ``None`` where it does not run."""
-    last_seen: str | None = None
-    """What the cloud still says of a machine that it lists no more."""
+    shown: Instance | BillableObject | None = None
+    """The machine as the cloud shows it, one that it lists no more included."""
     is_readable: bool = True
     """Whether the backend's file could be read; ``trouble`` says why not."""
 
@@ -74,7 +74,16 @@ class Status:
         seen = power_of(self.state)
         if self.standing is None or not self.state.outputs:
             return seen
-        return "interrupted" if self.last_seen == "interrupted" else "gone"
+        last = None if self.shown is None else str(self.shown.state)
+        return last if last == "interrupted" or (last is not None and self.end is not None) else "gone"
+
+    @property
+    def end(self) -> Ended | None:
+        """What brought the machine to its stop or its end; ``None`` where the cloud does not tell."""
+        if not isinstance(self.shown, BillableObject):
+            return None if self.shown is None else self.shown.ended
+        how, at = (self.shown.extra.get(key) for key in ("ended", "stopped_at"))
+        return None if how is None else Ended(End(how), machines.moment(at))
 
     @property
     def machines(self) -> tuple[BillableObject, ...]:
@@ -134,12 +143,18 @@ def _stack_document(status: Status) -> dict[str, Any]:
     }
 
 
-def _notes(status: Status) -> list[str]:
-    notes = []
+def _reason(status: Status) -> str | None:
+    """Why the machine is stopped or gone, else what its watcher last said; ``None`` where nothing is known."""
     if status.ended:
-        notes.append(f"{status.ended}; `gpuprov up` brings it back")
-    elif status.decision is not None and status.decision.get("why") and "act" not in status.decision:
-        notes.append(f"{status.decision.get('state')}: {status.decision['why']}")
+        return f"{status.ended}; `gpuprov up` brings it back"
+    said = status.decision or {}
+    end = ends.words(status.end, is_gone=not status.machines)
+    return end or (f"{said.get('state')}: {said['why']}" if said.get("why") and "act" not in said else None)
+
+
+def _notes(status: Status) -> list[str]:
+    reason = _reason(status)
+    notes = [] if reason is None else [reason]
     if status.health is not None and status.health.unknown is not None:
         notes.append(f"whether it is impaired is not known: {status.health.unknown}")
     notes += [f"impaired: {one.text}; {one.remedy}" for one in (status.health.ailments if status.health else ())]
@@ -211,6 +226,7 @@ def _status(site: Site, state: StackState) -> Status:
         return Status(state, provider, None, f"the cloud could not be asked: {error}", busy)
     seen = Status(state, provider, standing, None, busy)
     try:
+        seen = _found(cloud, seen)
         seen = _watched(cloud, seen)
         seen = _examined(cloud, seen)
         ready = ready_now(cloud, state) if seen.word == "running" else None
@@ -227,35 +243,48 @@ def _examined(cloud: Cloud, seen: Status) -> Status:
     return replace(seen, health=health.look(cloud, placement_of(outputs), str(outputs["instanceId"])))
 
 
-def _watched(cloud: Cloud, seen: Status) -> Status:
-    """With the last word of the machine's watcher, and why the machine is not there or not heard where that is known."""
+def _found(cloud: Cloud, seen: Status) -> Status:
+    """With its machine, one that has ended and is not listed any more included."""
     outputs = seen.state.outputs
     if not outputs.get("instanceId"):
         return seen
-    place, instance_id = placement_of(outputs), str(outputs["instanceId"])
-    machine = next((entry for entry in seen.machines if entry.id == instance_id), None)
-    found = machine if machine is not None else cloud.get_instance(place, instance_id)
-    console = cloud.read_console(place, instance_id)
-    seen = replace(seen, decision=last_line(console), last_seen=None if found is None else str(found.state))
-    if found is None or seen.last_seen in ("running", "pending", "interrupted"):
+    instance_id = str(outputs["instanceId"])
+    listed = next((entry for entry in seen.machines if entry.id == instance_id), None)
+    return replace(seen, shown=listed or cloud.get_instance(placement_of(outputs), instance_id))
+
+
+def _watched(cloud: Cloud, seen: Status) -> Status:
+    """With the last word of the machine's watcher, and why the machine is not there or not heard where that is known."""
+    outputs, found = seen.state.outputs, seen.shown
+    if not outputs.get("instanceId"):
+        return seen
+    console = cloud.read_console(placement_of(outputs), str(outputs["instanceId"]))
+    seen = replace(seen, decision=last_line(console))
+    if found is None or found.state in ("running", "pending", "interrupted"):
         return replace(seen, silent_since=silent_since(console, cloud.now()))
     reaped = found.tags.get(machines.REAPED, tags.NONE)
     if reaped != tags.NONE:
         at, _, cause = reaped.partition(" ")
         return replace(seen, ended=f"reaped at {at}: {cause}")
-    said = seen.decision or {}
-    stopped_at = machines.moment(machine.extra.get("stopped_at")) if machine is not None else None
-    if said.get("act") in ("stop", "terminate") and not _is_older(said, stopped_at):
+    said, end = seen.decision or {}, seen.end
+    if end is not None and end.how is not End.FROM_INSIDE:
+        return seen
+    ended_at = end.at if end is not None else _stopped_at(found)
+    if said.get("act") in ("stop", "terminate") and not _is_older(said, ended_at):
         return replace(seen, ended=f"ended by itself at {said.get('at')}: {said.get('why')}")
     return seen
 
 
-def _is_older(decision: Mapping[str, Any], stopped_at: datetime | None) -> bool:
+def _stopped_at(found: Instance | BillableObject) -> datetime | None:
+    return machines.moment(found.extra.get("stopped_at")) if isinstance(found, BillableObject) else None
+
+
+def _is_older(decision: Mapping[str, Any], ended_at: datetime | None) -> bool:
     """Whether a watcher's word is of an end before this one: the machine was started again since, and stopped by its owner."""
     said_at = machines.moment(str(decision.get("at")))
-    if said_at is None or stopped_at is None:
+    if said_at is None or ended_at is None:
         return False
-    return stopped_at - said_at > _SHUTDOWN_MAX
+    return ended_at - said_at > _SHUTDOWN_MAX
 
 
 def _busy(path: Path) -> str | None:

@@ -43,6 +43,32 @@ class InstanceState(StrEnum):
         return self in (InstanceState.TERMINATED, InstanceState.INTERRUPTED)
 
 
+class End(StrEnum):
+    """What brought a machine to its stop or its end, as its cloud tells."""
+
+    TAKEN_BACK = "taken-back"
+    """Spot: the cloud needed its capacity."""
+    CALLED = "called"
+    """A call to the cloud: a person, a script or a service of the account, this product among them."""
+    FROM_INSIDE = "from-inside"
+    """Its own system shut down: its watcher, or somebody with a shell."""
+    RETIRED = "retired"
+    """The cloud stopped it, since its host is taken out of service."""
+    NO_CAPACITY = "no-capacity"
+    """There was no room for its start."""
+    FAILED = "failed"
+    """The cloud could not bring it up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Why a machine is stopped or gone."""
+
+    how: End
+    at: datetime | None
+    """``None`` where the cloud does not tell."""
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """Where and how an instance is asked for: one offer."""
@@ -110,6 +136,8 @@ class Instance:
     console: tuple[str, ...] = ()
     failure: str | None = None
     """Why it could not start, where any other machine of the same request could not either; with what mends it."""
+    ended: Ended | None = None
+    """Why it is stopped or gone; ``None`` where it is neither, or its cloud does not tell."""
 
 
 @dataclass(frozen=True, slots=True)

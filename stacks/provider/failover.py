@@ -35,7 +35,7 @@ from stacks.provider.inputs import SPEED_CLOUDS, InstanceInputs, LaunchFacts, Wa
 from stacks.provider.journal import Journal, Note, Stage
 from stacks.provider.lifeline import Lifeline
 from stacks.provider.lifetime import part
-from stacks.provider.machine import VISIBILITY, Watch, is_over
+from stacks.provider.machine import VISIBILITY, Watch, is_loss, is_over
 from stacks.provider.unavailable import Unavailable
 
 PERMIT = timedelta(minutes=30)
@@ -295,6 +295,8 @@ class Failover:
                 refusal = Rejected(f"{now.id} ended while it started ({now.state}{reason})", remedy=now.failure)
                 self.note(offer, refusal.kind, refusal.message)
                 raise refusal
+            if self.unavailable is not None and is_loss(instance.state, now):
+                self.unavailable.note_loss(offer, self.cloud.now())
             self._refuse(offer, CapacityError(f"{now.id} was taken back while it started ({now.state}{reason})"))
             return None, True
         self.note(offer, outcome, now.id)

@@ -37,7 +37,7 @@ from stacks.provider.inputs import (
 from stacks.provider.inputs import failures as wrong_inputs
 from stacks.provider.journal import Journal
 from stacks.provider.lifetime import part
-from stacks.provider.machine import is_over, live
+from stacks.provider.machine import is_loss, is_over, live
 from stacks.provider.machine_state import ECHOED, OUTPUTS, MachineState
 from stacks.provider.recovery import KIND, Recovery
 from stacks.provider.rerun import Given, Live, Rerun, later, rerun, words
@@ -197,6 +197,8 @@ class GpuInstances:
         attached = [volume for volume in state.volume_ids if volume in instance.volume_ids]
         for volume_id in self._lost(state, set(state.volume_ids) - set(attached)):
             self.session.warn(urn, lost_words(volume_id))
+        if is_loss(state.power, instance) and self.session.is_shared:
+            Unavailable(self.session.home).note_loss(instance.placement, self.session.cloud.now())
         stated: Mapping[str, Any] = plain_map(inputs).get("tags") or {}
         now = MachineState.of(
             self.session.provider, state.stack_id, instance, attached, state.groups, state.attempts, stated

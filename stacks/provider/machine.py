@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from provisioner import tags
-from provisioner.clouds.cloud import Cloud, Instance, InstanceState, Placement
+from provisioner.clouds.cloud import Cloud, End, Instance, InstanceState, Placement
 from provisioner.errors import GpuprovError, NotFound, Rejected, TimedOut
 from stacks.provider.identity import Slot
 from stacks.provider.lifeline import Lifeline
@@ -72,6 +72,12 @@ def reasons_for_new(
 def is_over(state: InstanceState) -> bool:
     """Whether a machine is gone or on its way: it comes back in neither case."""
     return state.is_gone or state is InstanceState.TERMINATING
+
+
+def is_loss(before: InstanceState, instance: Instance) -> bool:
+    """Whether a machine that ran when it was last looked at has been taken back by its cloud since."""
+    is_taken = instance.ended is not None and instance.ended.how is End.TAKEN_BACK
+    return is_taken and before in (InstanceState.PENDING, InstanceState.RUNNING)
 
 
 def generation_of(instance: Instance) -> int:

@@ -13,14 +13,16 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from provisioner.clouds.cloud import Placement
-from provisioner.errors import GpuprovError
+from provisioner.errors import CapacityError, GpuprovError
 from provisioner.tags import format_time, parse_time
 
 _FILE = "unavailable.json"
+LOSS_LASTS = timedelta(minutes=10)
+"""As long as a refusal for want of capacity: it is the same pool with the same want."""
 POOL, TYPE_IN_ZONE = "pool", "type-in-zone"
 _SCOPES = (POOL, TYPE_IN_ZONE)
 """Scopes that hold for every account alike; a subnet or a quota is one account's, and is asked about again."""
@@ -51,6 +53,12 @@ class Unavailable:
         if error.scope in _SCOPES and error.lasts is not None:
             with suppress(OSError), self._changing(now) as held:  # without it a pool is asked once more
                 held[_key(placement, error.scope)] = Block(now + error.lasts, _first_line(error.message))
+
+    def note_loss(self, placement: Placement, now: datetime) -> None:
+        """Keep that a pool has just taken a machine back: the next one is asked for elsewhere first."""
+        error = CapacityError(f"a {placement.capacity_type} machine was taken back there")
+        error.scope, error.lasts = POOL, LOSS_LASTS
+        self.note(placement, error, now)
 
     def forget(self, placement: Placement, now: datetime) -> None:
         """It has room after all."""

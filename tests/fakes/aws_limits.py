@@ -17,11 +17,12 @@ from tests.fakes.aws_rules import REGIONS, RULES, backend, machine, patch, refus
 from moto.ec2.models import elastic_block_store as disks
 from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend, Zone
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
-from moto.ec2.models.instances import InstanceBackend
+from moto.ec2.models.instances import InstanceBackend, StateReason
 from moto.ec2.responses import EC2Response
 
 USER_DATA_BYTES_MAX = 16 * 1024
 TOKEN_LENGTH_MAX = 64
+FROM_INSIDE = "Client.InstanceInitiatedShutdown"
 CHANGES_A_DAY = 4
 DAY_S = 86_400.0
 QUOTA_CODES = {
@@ -51,11 +52,12 @@ def pass_time(seconds: float) -> None:
 
 def shut_down(region: str, instance_id: str) -> None:
     """The system of a machine powers itself off: what then happens was said when it was made."""
-    model = backend(region)
-    if machine(region, instance_id).instance_initiated_shutdown_behavior == "terminate":
+    model, found = backend(region), machine(region, instance_id)
+    if found.instance_initiated_shutdown_behavior == "terminate":
         model.terminate_instances([instance_id])
     else:
         model.stop_instances([instance_id])
+    found.state_reason = StateReason(f"{FROM_INSIDE}: Instance initiated shutdown", FROM_INSIDE)
 
 
 # What a create call may ask for

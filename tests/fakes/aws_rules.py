@@ -125,6 +125,13 @@ def interrupt_and_stop(region: str, instance_id: str) -> None:
     found.waits_for_capacity = True
 
 
+def resume(region: str, instance_id: str) -> None:
+    """The pool of a machine that was taken back and stopped has room again: EC2 starts it, and nobody else could."""
+    found = machine(region, instance_id)
+    found.waits_for_capacity = False
+    found.start()
+
+
 def terminate(region: str, instance_id: str) -> None:
     """Somebody ends a machine in the console."""
     backend(region).terminate_instances([instance_id])

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from provisioner import tags
-from provisioner.clouds.cloud import BillableObject
+from provisioner.clouds.cloud import BillableObject, End, Ended
 from provisioner.errors import CapacityError, CloudError
 from provisioner.reaper.evidence import judge
 from provisioner.reaper.machines import Observed
@@ -145,10 +145,11 @@ SAID = '{"gpuprov": 1, "at": "2026-11-30T12:00:00Z", "state": "dead-man", "act":
 class Cloud:
     """One machine: listed or not, with what is still known of it, and its console."""
 
-    def __init__(self, state, *, listed=True, said=(), stopped_at=None, marks=None):
+    def __init__(self, state, *, listed=True, said=(), stopped_at=None, marks=None, how=None):
         self.state, self.listed, self.said = state, listed, said
         self.tags = {"gpuprov:stack-id": "me", **(marks or {})}
-        self.extra = {"stopped_at": stopped_at} if stopped_at else {}
+        self.extra = {**({"stopped_at": stopped_at} if stopped_at else {}), **({"ended": how} if how else {})}
+        self.ended = None if how is None else Ended(how, parse_time(stopped_at or "none"))
 
     def list_objects(self):
         now = datetime(2026, 11, 30, tzinfo=UTC)
@@ -161,7 +162,7 @@ class Cloud:
         return datetime(2026, 11, 30, 20, tzinfo=UTC)
 
     def get_instance(self, place, instance_id):
-        return SimpleNamespace(state=self.state, tags=self.tags)
+        return SimpleNamespace(state=self.state, tags=self.tags, ended=self.ended)
 
     def read_console(self, place, instance_id):
         return self.said
@@ -214,3 +215,46 @@ def test_a_data_disk_that_is_lost_is_told(shown):
     assert shown(Cloud("running"), volumeIds=["vol-1"])["notes"] == [
         "data disk vol-1 is not there any more; `gpuprov up` makes an empty one"
     ]
+
+
+@pytest.mark.parametrize("how", End)
+@pytest.mark.parametrize("listed", [True, False])
+def test_why_a_machine_is_stopped_or_gone_is_told_as_its_cloud_tells_it(shown, how, listed):
+    cloud = Cloud("stopped" if listed else "terminated", listed=listed, stopped_at="2026-11-30T18:00:00Z", how=how)
+    found = shown(cloud)
+    assert found["state"] == cloud.state
+    if listed and how is End.CALLED:  # what its owner did is no riddle
+        assert found["notes"] == []
+        return
+    (note,) = found["notes"]
+    assert note.startswith(f"{'stopped' if listed else 'ended'} at 2026-11-30T18:00:00Z: ")
+    assert "`gpuprov " in note
+    assert "`gpuprov up` makes a new one" in note or listed
+
+
+@pytest.mark.parametrize(
+    ("how", "at", "is_its_own"),
+    [
+        (End.FROM_INSIDE, "2026-11-30T12:01:00Z", True),
+        (End.FROM_INSIDE, "2026-11-30T18:00:00Z", False),  # it was started again since, and shut down by somebody
+        (End.CALLED, "2026-11-30T12:01:00Z", False),
+        (End.TAKEN_BACK, "2026-11-30T12:01:00Z", False),
+    ],
+)
+def test_a_watchers_last_word_explains_only_a_shutdown_from_inside(shown, how, at, is_its_own):
+    found = shown(Cloud("terminated", listed=False, said=(SAID,), stopped_at=at, how=how))
+    assert (found["state"] == "reaped") is is_its_own
+    assert ("its lifetime is over" in found["notes"][0]) is is_its_own
+
+
+def test_a_console_that_cannot_be_read_hides_no_interruption(shown):
+    cloud = Cloud("interrupted", listed=False, how=End.TAKEN_BACK)
+
+    def fail(place, instance_id):
+        raise CloudError("no right to read it")
+
+    cloud.read_console = fail
+    found = shown(cloud)
+    assert found["state"] == "interrupted"
+    assert any("the cloud took it back; `gpuprov up` makes a new one" in note for note in found["notes"])
+    assert "its console could not be read: no right to read it" in found["notes"]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 from provisioner.clouds.aws import network, storage, tagging, views
@@ -19,8 +18,6 @@ from provisioner.units import GIB
 from provisioner.vocabulary import CapacityType
 
 _ALIVE = (InstanceState.PENDING, InstanceState.RUNNING)
-_STOPPED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
-"""Source: EC2 API reference, Instance, stateTransitionReason."""
 _OPEN = "open"
 
 
@@ -237,11 +234,14 @@ def _with_request(entry: BillableObject, state: str | None) -> BillableObject:
 
 
 def _stopped(described: Mapping[str, Any]) -> dict[str, str]:
-    """When a stopped machine was stopped, where EC2 says it: ``User initiated (2026-11-30 12:00:00 GMT)``."""
-    found = _STOPPED_AT.search(str(described.get("StateTransitionReason") or ""))
-    if found is None or described["State"]["Name"] != "stopped":
+    """When and by what a stopped machine was stopped, where EC2 says it."""
+    if described["State"]["Name"] != "stopped":
         return {}
-    return {"stopped_at": format_time(datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC))}
+    at, ended = views.changed_at(described), views.ended(described)
+    return {
+        **({} if at is None else {"stopped_at": format_time(at)}),
+        **({} if ended is None else {"ended": str(ended.how)}),
+    }
 
 
 def _interface(described: Mapping[str, Any]) -> str:

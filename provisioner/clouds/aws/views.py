@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from provisioner.clouds.aws import tagging
 from provisioner.clouds.aws.places import Places
-from provisioner.clouds.cloud import Instance, InstanceState, Placement
+from provisioner.clouds.cloud import End, Ended, Instance, InstanceState, Placement
 from provisioner.vocabulary import CapacityType
 
 CLOUD = "aws"
@@ -41,6 +42,21 @@ _FAILURES = {
 
 Source: EC2 API reference, StateReason; AWS knowledge center, "encrypted-volumes-stops-immediately".
 """
+_ENDS = {
+    "Server.SpotInstanceTermination": End.TAKEN_BACK,
+    "Server.SpotInstanceShutdown": End.TAKEN_BACK,
+    "Client.UserInitiatedShutdown": End.CALLED,
+    "Client.UserInitiatedHibernate": End.CALLED,
+    "Client.InstanceTerminated": End.CALLED,
+    "Client.InstanceInitiatedShutdown": End.FROM_INSIDE,
+    "Server.ScheduledStop": End.RETIRED,
+    "Server.InsufficientInstanceCapacity": End.NO_CAPACITY,
+    "Server.InternalError": End.FAILED,
+}
+"""Code of a state reason -> what it tells. Source: EC2 API reference, StateReason."""
+_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
+"""Source: EC2 API reference, Instance, stateTransitionReason."""
+_ALIVE = (InstanceState.PENDING, InstanceState.RUNNING)
 _ONLY_RESERVED = "capacity-reservations-only"
 _LIFECYCLES = {"spot": CapacityType.SPOT, "capacity-block": CapacityType.CAPACITY_BLOCK}
 
@@ -66,7 +82,21 @@ def view(described: Described, region: str, places: Places) -> Instance:
         token=described.get("ClientToken") or None,
         console=(str(reason["Message"]),) if reason.get("Message") else (),
         failure=_failure(str(reason.get("Code") or "")),
+        ended=ended(described),
     )
+
+
+def ended(described: Described) -> Ended | None:
+    """Why a machine is stopped or gone; ``None`` where it is neither, or EC2 does not tell."""
+    code = str((described.get("StateReason") or {}).get("Code") or "")
+    how = _ENDS.get(code, End.FAILED if _failure(code) else None)
+    return None if how is None or state(described) in _ALIVE else Ended(how, changed_at(described))
+
+
+def changed_at(described: Described) -> datetime | None:
+    """When a machine came to its state, where EC2 says it: ``User initiated (2026-11-30 12:00:00 GMT)``."""
+    found = _AT.search(str(described.get("StateTransitionReason") or ""))
+    return None if found is None else datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
 
 
 def placement(described: Described, region: str, places: Places) -> Placement:

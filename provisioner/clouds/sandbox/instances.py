@@ -247,6 +247,7 @@ def is_visible(call: Call, machine: Machine) -> bool:
 
 def view(call: Call, machine: Machine) -> Instance:
     """A machine as the cloud shows it."""
+    console = power.read_console(call.connection, machine.id, CONSOLE_LINES)
     attached = call.connection.execute("SELECT id FROM volumes WHERE attached_to = ? ORDER BY seq", (machine.id,))
     return Instance(
         id=machine.id,
@@ -260,7 +261,8 @@ def view(call: Call, machine: Machine) -> Instance:
         public_ip=machine.public_ip,
         volume_ids=tuple(str(row["id"]) for row in attached),
         token=machine.token,
-        console=power.read_console(call.connection, machine.id, CONSOLE_LINES),
+        console=console,
+        ended=machines.ended(machine, console),
     )
 
 

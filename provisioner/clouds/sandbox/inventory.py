@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from provisioner import tags as tag_keys
-from provisioner.clouds.cloud import BillableObject, InstanceState, Placement
+from provisioner.clouds.cloud import BillableObject, Ended, InstanceState, Placement
 from provisioner.clouds.sandbox import instances, machines, network, power, spans, storage
 from provisioner.clouds.sandbox.call import Call
 from provisioner.clouds.sandbox.clock import from_us
@@ -29,7 +29,8 @@ def list_objects(call: Call) -> list[BillableObject]:
             stopped_us = (
                 spans.last_end_us(call.connection, machine.id) if machine.state is InstanceState.STOPPED else None
             )
-            found.extend(_of_machine(machine, rates, stopped_us))
+            why = machines.ended(machine, power.read_console(call.connection, machine.id, 1)) if stopped_us else None
+            found.extend(_of_machine(machine, rates, stopped_us, why))
     disks = [disk for disk in storage.read_all(call) if disk.visible_us <= call.now_us and _is_ours(disk.tags)]
     found.extend(_of_disk(disk, rates) for disk in disks)
     found.extend(_of_group(group) for group in network.read_all(call) if _is_ours(group.tags))
@@ -73,10 +74,13 @@ def _price(rates: Rates, object_id: str) -> str | None:
     return usd_text(rates[object_id]) if object_id in rates else "0"
 
 
-def _of_machine(machine: Machine, rates: Rates, stopped_us: int | None) -> list[BillableObject]:
+def _of_machine(
+    machine: Machine, rates: Rates, stopped_us: int | None, why: Ended | None = None
+) -> list[BillableObject]:
     """A machine, its root disk and, while it has one, its public address; all under the machine's tags."""
     facts = {"name": machine.name, "instance_type": machine.instance_type}
     facts |= {} if stopped_us is None else {"stopped_at": tag_keys.format_time(from_us(stopped_us))}
+    facts |= {} if why is None else {"ended": str(why.how)}
     parts = [
         ("instance", machine.id, str(machine.state), facts),
         ("volume", machine.root_volume_id, "in-use", {"role": "root", "size_bytes": str(machine.root_volume_bytes)}),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from sqlite3 import Connection, Row
 from typing import Any
 
 from provisioner import tags as tag_keys
-from provisioner.clouds.cloud import InstanceState, Placement
+from provisioner.clouds.cloud import End, Ended, InstanceState, Placement
 from provisioner.clouds.sandbox.clock import from_us, to_us
 from provisioner.tags import format_time
 from provisioner.vocabulary import CapacityType
@@ -96,6 +96,10 @@ class Due:
     """What the serial console says about it."""
 
 
+TAKEN_BACK = "spot: taken back by the cloud"
+"""Last line on the console of a machine that was taken back."""
+
+
 def next_due(machine: Machine) -> Due | None:
     """The earliest change that comes by itself, or ``None``: end of a transition, reclaim, end of the lifetime.
 
@@ -126,7 +130,7 @@ def _reclaim(machine: Machine, at_us: int) -> Due:
     """One-time EC2 spot and GCE spot with termination action DELETE end; a persistent one, and STOP, leave a stopped machine."""
     stops = machine.stop_on_shutdown and machine.can_stop
     state = InstanceState.STOPPED if stops else InstanceState.INTERRUPTED
-    return Due(at_us, state, "spot: taken back by the cloud")
+    return Due(at_us, state, TAKEN_BACK)
 
 
 def _lifetime_over(machine: Machine, at_us: int) -> Due:
@@ -140,6 +144,12 @@ def _lifetime_over(machine: Machine, at_us: int) -> Due:
         "act": "stop" if stops else "terminate",
     }
     return Due(at_us, state, json.dumps({**said, "why": "its lifetime is over"}))
+
+
+def ended(machine: Machine, console: Sequence[str]) -> Ended | None:
+    """That a machine is stopped or gone since it was taken back; other ends are told by the lines themselves."""
+    is_taken = not machine.is_alive and len(console) > 0 and console[-1] == TAKEN_BACK
+    return Ended(End.TAKEN_BACK, None) if is_taken else None
 
 
 def stop_refusal(machine: Machine) -> str | None:

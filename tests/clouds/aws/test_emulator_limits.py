@@ -13,7 +13,7 @@ from botocore.config import Config
 from provisioner.clouds.aws.cloud import AwsCloud
 from provisioner.clouds.aws.errors import TABLE
 from tests.clouds.aws import test_emulator, test_emulator_edges
-from tests.clouds.aws.test_emulator import ENDS, LAUNCH, REGION, SPOT, launch, refused, state
+from tests.clouds.aws.test_emulator import ENDS, LAUNCH, PERSISTENT, REGION, SPOT, launch, refused, state
 from tests.clouds.conftest import read_catalog_once
 from tests.fakes import aws_limits, aws_rules
 from tests.fakes.ec2_behaviours import BEHAVIOURS, documented
@@ -134,12 +134,27 @@ def test_quotas_are_by_family_and_market_and_of_what_runs(ec2, fake):
     launch(ec2)
 
 
-@documented("ends-by-itself")
+@documented("ends-by-itself", "inside-reason")
 @pytest.mark.parametrize(("behaviour", "becomes"), [("stop", "stopped"), ("terminate", "terminated")])
 def test_a_shutdown_from_inside_does_what_the_launch_said(ec2, behaviour, becomes):
     made = launch(ec2, InstanceInitiatedShutdownBehavior=behaviour)["InstanceId"]
     aws_limits.shut_down(REGION, made)
     assert state(ec2, made) == becomes
+    assert machine(ec2, made)["StateReason"]["Code"] == "Client.InstanceInitiatedShutdown"
+
+
+@documented("spot-resumed", "spot-cancelled-stop")
+def test_a_persistent_machine_that_was_taken_back_is_started_by_ec2_alone(ec2):
+    made = launch(ec2, **PERSISTENT)
+    ids = [made["InstanceId"]]
+    aws_rules.interrupt_and_stop(REGION, ids[0])
+    assert machine(ec2, ids[0])["StateReason"]["Code"] == "Server.SpotInstanceShutdown"
+    assert refused(ec2.start_instances, InstanceIds=ids)[0] == "IncorrectSpotRequestState"
+    aws_rules.resume(REGION, ids[0])
+    assert state(ec2, ids[0]) == "running"
+    assert machine(ec2, ids[0])["BlockDeviceMappings"] == made["BlockDeviceMappings"]
+    ec2.cancel_spot_instance_requests(SpotInstanceRequestIds=[made["SpotInstanceRequestId"]])
+    assert refused(ec2.stop_instances, InstanceIds=ids)[0] == "UnsupportedOperation"
 
 
 @documented("shutdown-changes")
