@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from datetime import timedelta
 
@@ -10,7 +11,7 @@ import pytest
 
 from policies.day import today_utc
 from tests.e2e.bench import Bench
-from tests.fakes import aws_rules
+from tests.fakes import aws_limits, aws_rules
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
@@ -66,6 +67,15 @@ def test_a_spot_stack_outlives_a_loss_and_an_edit_and_gc_ends_it_without_its_sta
     assert billable(fake, foreign) == (["g6.xlarge"], [disk], 1)
 
     aws_rules.interrupt("us-east-1", first["instance_id"])
+    (lost,) = bench.run("status", "demo", "--format", "json").document["stacks"]
+    assert lost["state"] == "interrupted"
+    assert any("the cloud took it back; `gpuprov up` makes a new one" in note for note in lost["notes"])
+    seen = bench.run("refresh", "demo", "--format", "json")
+    assert seen.code == 0, seen.err
+    (drift,) = [entry for entry in seen.document["drift"] if entry["name"] == "instance"]
+    assert (drift["gone"], drift["changes"]["power"]) == (False, {"from": "running", "to": "interrupted"})
+    pool = "/".join(("aws", "us-east-1", first["zone"], "g6.xlarge", "spot"))
+    assert pool in json.loads((bench.home / "unavailable.json").read_text())
     back = bench.up("--cloud", "aws")
     assert back.code == 0, back.err
     second = back.document["outputs"]
@@ -133,12 +143,28 @@ def test_a_spot_stack_that_says_stop_is_stopped_started_taken_back_and_ended(fak
     assert started.code == 0, started.err
 
     aws_rules.interrupt_and_stop("us-east-1", machine)
+    (lost,) = bench.run("status", "demo", "--format", "json").document["stacks"]
+    assert lost["state"] == "stopped"
+    assert any("alone starts it again when its pool has room" in note for note in lost["notes"])
+    seen = bench.run("refresh", "demo")
+    assert (seen.code, seen.out.splitlines()[0]) == (0, "  ! GpuInstance instance is stopped, was running")
     for command in (("start", bench.name), ("up", str(bench.spec), "--yes", "--cloud", "aws")):
         refused = bench.run(*command)
         assert refused.code == 7, refused.err
         assert "EC2 itself starts it again" in refused.err
     assert len(fake.of("RunInstances")) == 1
     assert aws_rules.machine("us-east-1", machine)._state.name == "stopped"
+    aws_rules.resume("us-east-1", machine)
+    again = bench.run("up", str(bench.spec), "--yes", "--cloud", "aws")
+    assert again.code == 0, again.err
+    assert machine in again.out
+    assert "(to pause it: gpuprov stop demo)" in again.out
+    assert billable(fake, None) == (["g6.xlarge"], made.document["outputs"]["volume_ids"], 1)
+
+    aws_limits.shut_down("us-east-1", machine)
+    (idle,) = bench.run("status", "demo", "--format", "json").document["stacks"]
+    assert idle["state"] == "stopped"
+    assert any("its own system shut it down; `gpuprov start` starts it" in note for note in idle["notes"])
 
     ended = bench.down()
     assert ended.code == 0, ended.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -310,11 +311,65 @@ def test_c15_after_a_spot_loss_the_next_machine_starts_in_another_region(mini):
     assert len(living()) == 1
 
 
+def test_a_pool_that_took_a_machine_back_is_known_to_every_stack_and_asked_last(mini, fake):
+    offers = [offer("use1-az1", capacity="spot"), offer("use1-az2", capacity="spot")]
+    mini.up(program(offers=offers))
+    lost = mini.outputs("gpu")["instanceId"]
+    aws_rules.interrupt("us-east-1", lost)
+    for _ in range(2):
+        mini.refresh()
+    key = "aws/us-east-1/use1-az1/g6.xlarge/spot"
+    kept = json.loads((mini.home / "unavailable.json").read_text())
+    assert set(kept) == {key}
+    assert kept[key]["reason"] == "a spot machine was taken back there"
+    mini.up(program(offers=offers))
+    assert mini.outputs("gpu")["zone"] == "use1-az2"
+    assert len(fake.of("RunInstances")) == 2
+    assert len(living()) == 1
+    mini.destroy()
+    assert leftovers() == []
+
+
+def test_a_pool_that_took_a_machine_back_is_asked_again_where_the_data_disk_allows_no_other(mini):
+    offers = [offer("use1-az1", capacity="spot")]
+    mini.up(program(offers=offers, disks=DATA))
+    first = mini.outputs("gpu")
+    aws_rules.interrupt("us-east-1", first["instanceId"])
+    mini.up(program(offers=offers, disks=DATA))
+    second = mini.outputs("gpu")
+    assert second["instanceId"] != first["instanceId"]
+    assert (second["volumeIds"], second["zone"]) == (first["volumeIds"], "use1-az1")
+    assert len(living()) == 1
+
+
 @pytest.fixture
-def persistent_spot(monkeypatch):
-    """A program whose spot machine is asked for persistently, as one that may stop is."""
-    monkeypatch.setattr("stacks.provider.node.stops", lambda *_: True)
-    return program(offers=[offer("use1-az1", capacity="spot")])
+def persistent_spot():
+    """A program whose spot machine is asked for persistently, as one that the spec lets stop is."""
+    workload = {"name": "chat", "task": "batch", "lifecycle": {"idle": {"after": "30m", "then": "stop"}}}
+    return program(workload=workload, offers=[offer("use1-az1", capacity="spot")])
+
+
+def test_a_persistent_machine_that_was_taken_back_is_ec2s_to_start_and_stays_the_only_one(mini, fake, persistent_spot):
+    mini.up(persistent_spot)
+    machine = mini.outputs("gpu")["instanceId"]
+    aws_rules.interrupt_and_stop("us-east-1", machine)
+    mini.refresh()
+    assert mini.outputs("gpu")["power"] == "stopped"
+    assert set(json.loads((mini.home / "unavailable.json").read_text())) == {"aws/us-east-1/use1-az1/g6.xlarge/spot"}
+    with pytest.raises(PartialFailure) as told:
+        mini.up(persistent_spot)
+    assert isinstance(told.value.cause, CapacityError)
+    assert "EC2 itself starts it again" in told.value.cause.message
+    aws_rules.resume("us-east-1", machine)
+    mini.refresh()
+    assert mini.outputs("gpu")["power"] == "running"
+    mini.up(persistent_spot)
+    assert mini.outputs("gpu")["instanceId"] == machine
+    assert len(fake.of("RunInstances")) == 1
+    assert [one.id for one in living()] == [machine]
+    mini.destroy()
+    assert leftovers() == []
+    assert fake.rules.relaunched == []
 
 
 def test_e16_a_machine_that_somebody_ended_leaves_no_request_that_starts_others(mini, fake, persistent_spot):
