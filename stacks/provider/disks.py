@@ -68,7 +68,7 @@ class Disks:
         Raises:
             Rejected: they are in two zones, so no machine can have both.
         """
-        found = [disk for slot in slots if (disk := self._find_settled(slot, placements)) is not None]
+        found = [disk for slot in slots if (disk := self.find_settled(slot, placements)) is not None]
         zones = list(dict.fromkeys(Zone(disk.cloud, disk.region, disk.zone) for disk in found))
         if len(zones) > 1:
             places = ", ".join(f"{disk.name} ({disk.id}) in {disk.zone}" for disk in found)
@@ -146,7 +146,7 @@ class Disks:
             holder = self._holder(disk.id, slot, [instance.placement])
         return holder
 
-    def _find_settled(self, slot: Slot, placements: Sequence[Placement]) -> Volume | None:
+    def find_settled(self, slot: Slot, placements: Sequence[Placement]) -> Volume | None:
         """The disk of a slot; one that an earlier run may have made and that is not visible yet is waited for."""
         note = journal.peek(journal.slot_path(self.home, slot.stack_id, KIND, slot.resource))
         places = [*placements, *([note.placement] if note else [])]

@@ -122,9 +122,13 @@ class Volumes:
         return self._outputs(news, disk)
 
     def read(self, urn: str, resource_id: str, olds: Properties, inputs: Properties) -> Found:
-        """The disk as it is now; one that was never made, or was deleted by somebody, stays in the state without a place."""
-        before = plain_map(olds)
-        disk = self._find(urn, before, plain_map(inputs))
+        """The disk as it is now; one that was never made, or was deleted by somebody, stays in the state without a place.
+
+        One that a run of this host made just before it was cut off is waited for: once the state holds its id, whoever ends
+        the stack on another host deletes it, though no list may show it to them yet.
+        """
+        before, values = plain_map(olds), plain_map(inputs)
+        disk = self.session.disks.find_settled(self._slot(urn, values or before), _places(before, values))
         if disk is None and before.get("volumeId"):
             self.session.warn(urn, lost_words(str(before["volumeId"])))
         return Found(resource_id, self._outputs(inputs, disk), inputs)
@@ -141,9 +145,7 @@ class Volumes:
         self.session.disks.delete(self._slot(urn, before), at("offers", before, read_offers), known)
 
     def _find(self, urn: str, before: Mapping[str, Any], values: Mapping[str, Any]) -> Volume | None:
-        bound = _bound(before)
-        places = [*([bound] if bound else []), *_offers(before), *_offers(values)]
-        return self.session.disks.find(self._slot(urn, values or before), places)
+        return self.session.disks.find(self._slot(urn, values or before), _places(before, values))
 
     def _slot(self, urn: str, values: Mapping[str, Any]) -> Slot:
         own = Slot.of(urn, at("stackId", values, str), at("name", values, str))
@@ -194,6 +196,12 @@ def _bound(values: Mapping[str, Any]) -> Placement | None:
     if not values.get("volumeId"):
         return None
     return Placement(values["cloud"], values["region"], values.get("zone"), "", CapacityType.ON_DEMAND)
+
+
+def _places(before: Mapping[str, Any], values: Mapping[str, Any]) -> list[Placement]:
+    """Where the disk is, or may come to be."""
+    bound = _bound(before)
+    return [*([bound] if bound else []), *_offers(before), *_offers(values)]
 
 
 def _offers(values: Mapping[str, Any]) -> tuple[Placement, ...]:

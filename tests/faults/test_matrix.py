@@ -60,6 +60,7 @@ def test_an_end_from_another_host_right_after_the_creation_finds_the_data_disk(h
         pytest.param(20310743, id="and-the-next-offer-got-a-second-machine-and-the-disk"),
         pytest.param(20280377, id="a-disk-was-forgotten-when-its-call-could-not-go-out-again"),
         pytest.param(18887, id="a-call-in-flight-landed-after-every-look-for-it"),
+        pytest.param(467764, id="a-refresh-did-not-wait-for-the-disk-that-its-host-had-made"),
         pytest.param(20280563, id="a-process-slept-between-its-note-and-its-call"),
     ],
 )

@@ -200,7 +200,8 @@ def test_what_the_spec_opens_and_how_it_shuts_down() -> None:
     assert access({"access": {"cidrs": ["203.0.113.7/32"]}, "run": {"ports": [8000]}}) == (("203.0.113.7/32",), (8000,))
     assert access({"run": "auto"}) == ((), ())
     assert node.stops(stop, {}, owned)
-    assert not node.stops(stop, {}, spot)
+    assert node.stops(stop, {}, spot), "the request is persistent then"
+    assert not node.stops({}, {}, spot)
     assert node.stops({}, {}, owned)
     assert not node.stops({"lifecycle": {"idle": {"then": "terminate"}}}, {}, owned)
 

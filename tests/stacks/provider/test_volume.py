@@ -11,6 +11,7 @@ from provisioner.errors import CloudError, Rejected
 from stacks.provider.session import PartialFailure
 from stacks.provider.values import UNKNOWN, Properties, plain_map, wrap_map
 from stacks.provider.volume import Volumes
+from tests.fakes.cloud import Crash
 from tests.fakes.mini_engine import MiniEngine, engine, offer, program, urn
 
 GIVEN: dict[str, Any] = {"stackId": "5ac1", "size": "200GiB", "offers": program()["offers"]}
@@ -53,6 +54,22 @@ def test_refresh_tells_where_it_came_to_be(home: Path) -> None:
     outputs = mini.outputs("data")
     assert (outputs["volumeId"], outputs["zone"]) == (next(iter(mini.cloud.disks)), "use1-az1")
     assert outputs["diskSize"] == 200 * 2**30
+
+
+def test_refresh_waits_for_a_disk_that_a_run_of_this_host_made_before_it_was_cut_off(tmp_path: Path) -> None:
+    """Else the state never knows its id, and who ends the stack on another host would not see it."""
+    clean = engine(tmp_path / "clean")
+    clean.up(program(disks=DISKS))
+    made_at = next(number for number, call in enumerate(clean.cloud.calls) if call.operation == "create_volume")
+    mini = engine(tmp_path / "cut")
+    mini.cloud.crash_at = (made_at, True)
+    with pytest.raises(Crash):
+        mini.up(program(disks=DISKS))
+    mini.restart()
+    (disk,) = mini.cloud.disks.values()
+    disk.visible_at = mini.cloud.clock.now + timedelta(seconds=20)
+    mini.refresh()
+    assert mini.outputs("data")["volumeId"] == disk.volume.id
 
 
 def test_a_disk_that_somebody_deleted_is_told_and_made_again_empty(home: Path) -> None:
