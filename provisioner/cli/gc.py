@@ -46,7 +46,7 @@ def _print(swept: Swept) -> None:
     from stacks.inventory import describe
 
     if not swept.fates:
-        click.echo("nothing to remove")
+        click.echo("nothing to remove" if not swept.unlisted else "nothing to remove in what could be listed")
     for fate in swept.fates:
         one = fate.judgement
         word = "removed" if fate.is_removed else one.verdict.value

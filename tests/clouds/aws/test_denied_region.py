@@ -38,3 +38,11 @@ def test_reap_looks_after_the_regions_that_answer_and_says_which_do_not(denied, 
     assert document["error"]["code"] == 3
     assert shown.err.count("error:") == 1
     assert "eu-west-1 could not be listed, so nothing was changed there" in shown.err
+
+
+def test_gc_never_calls_an_account_clean_that_it_could_not_list(aws_rig, capsys):
+    aws_rig.fake.inject("DescribeInstances", "UnauthorizedOperation", times=99, region="eu-west-1")
+    assert run(["gc", "--cloud", "aws"]) == 3
+    shown = capsys.readouterr()
+    assert shown.out == "nothing to remove in what could be listed\n"
+    assert "eu-west-1 could not be listed" in shown.err
