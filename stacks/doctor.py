@@ -7,7 +7,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -27,7 +27,7 @@ class Finding:
     found: str
     fix: str | None = None
     exit_code: int = GpuprovError.exit_code
-    """What a command ends with that this alone keeps from working: 3 for credentials, else unclassified."""
+    """What ``doctor`` ends with where this alone is broken: 3 for credentials, the cause's own for a launch, else unclassified."""
 
 
 @runtime_checkable
@@ -202,14 +202,14 @@ def _launch(provider: str, home: Path, spec: Path) -> list[Finding]:
         inputs = inputs_of_plan(plan, workload)
         offers = read_offers(list(inputs.offers))
         if (too_long := preflight.script_refusal(inputs)) is not None:
-            return [_broken(check, too_long)]
+            return [_refused(check, too_long)]
         cloud = open_cloud(provider, home, inputs.workload.get(provider))
         found = preflight.look(cloud, offers, inputs.root_bytes or ROOT_VOLUME_BYTES)
     except GpuprovError as error:
-        return [_broken(check, error)]
+        return [_refused(check, error)]
     refused = preflight.refusal(found, offers)
     if refused is not None:
-        return [_broken(check, refused)]
+        return [_refused(check, refused)]
     told: dict[tuple[str, str], Finding] = {}
     for one in found:
         name = f"{check}: {one.check}"
@@ -230,6 +230,11 @@ def _tried(check: str, look: Callable[[], str]) -> Finding:
         return Finding(check, "ok", look())
     except GpuprovError as error:
         return _broken(check, error)
+
+
+def _refused(check: str, error: GpuprovError) -> Finding:
+    """A launch that would be refused, with the exit code that ``preview`` and ``up`` end with."""
+    return replace(_broken(check, error), exit_code=error.exit_code)
 
 
 def _broken(check: str, error: GpuprovError, fix: str = "see the message") -> Finding:

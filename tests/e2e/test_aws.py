@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import boto3
 import pytest
 
 from tests.e2e.bench import Bench
@@ -21,7 +22,15 @@ access: {cidrs: [203.0.113.7/32]}
 lifecycle: {max_lifetime: 12h}
 """ % ("0" * 64)
 READY = json.dumps({"gpuprov": 1, "at": "2026-11-30T12:00:00Z", "state": "ready"})
-ON_DEMAND_G = "L-DB2E81BA"
+ON_DEMAND_G, SPOT_G = "L-DB2E81BA", "L-3819A6DF"
+SPOT = """\
+version: 1
+name: demo
+task: batch
+model: {id: meta-llama/Llama-3.1-8B-Instruct}
+inference: {context_tokens: 4096, concurrency: 4, input_tokens: 1000, output_tokens: 100, total: 1M tokens}
+placement: {regions: [us-east-1], instance_types: [g6.xlarge], capacity: spot}
+"""
 
 
 def letters(fake):
@@ -143,6 +152,27 @@ def test_what_would_refuse_every_offer_ends_the_preview_before_the_engine(fake, 
     refused = bench.run("preview", str(bench.spec), "--cloud", "aws")
     assert refused.code == 10, refused.err
     assert "need 4 vCPU, have 2, used 0" in refused.err
+
+
+def test_a_quota_of_spot_is_told_apart_before_any_create_call(fake, tmp_path):
+    """Another spot machine of the family uses it up; the on-demand quota of the family has room and helps nothing."""
+    bench = Bench(tmp_path / "bench", spec=SPOT)
+    fake.quotas["us-east-1", ON_DEMAND_G], fake.quotas["us-east-1", SPOT_G] = 64.0, 6.0
+    market = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
+    ec2 = boto3.client("ec2", endpoint_url=fake.url, region_name="us-east-1")
+    ec2.run_instances(
+        ImageId=aws_rules.IMAGE, InstanceType="g5.xlarge", MinCount=1, MaxCount=1, InstanceMarketOptions=market,
+        InstanceInitiatedShutdownBehavior="terminate",
+    )  # fmt: skip
+    for command in (("preview", str(bench.spec)), ("doctor", str(bench.spec)), ("up", str(bench.spec), "--yes")):
+        refused = bench.run(*command, "--cloud", "aws")
+        assert refused.code == 10, refused.err
+        told = refused.out + refused.err
+        assert f"quota {SPOT_G} (All G and VT Spot Instance Requests) in us-east-1" in told
+        assert "spot: need 4 vCPU, have 6, used 4" in told
+        assert f"--quota-code {SPOT_G} --desired-value 8 --region us-east-1" in told
+    made = [call for call in fake.of("RunInstances") if call.parameters.get("DryRun") != "true"]
+    assert len(made) == 1
 
 
 def test_bought_capacity_that_is_not_there_ends_the_preview_before_the_engine(fake, tmp_path):

@@ -10,6 +10,7 @@ from provisioner.clouds.aws.cloud import AwsCloud
 from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.errors import CapacityError, CredentialsError, QuotaError, Rejected, UsageError
 from provisioner.units import GIB
+from provisioner.vocabulary import CapacityType
 from stacks.preflight import refusal
 from tests.fakes import aws_rules
 
@@ -39,13 +40,33 @@ def test_an_account_in_order_has_nothing_to_say(aws_rig):
     assert {one.check for one in found} == {"offering", "quota", "subnet", "rights"}
 
 
-def test_c1_a_quota_that_is_too_small_is_told_with_its_figures(aws_rig):
-    aws_rig.fake.quotas["us-east-1", "L-DB2E81BA"] = 2.0
-    (refused,) = [one for one in look(aws_rig) if one.error is not None]
+@pytest.mark.parametrize(
+    ("bought", "code", "name", "need"),
+    [
+        ("g6.xlarge on-demand", "L-DB2E81BA", "Running On-Demand G and VT instances", 4),
+        ("p5.4xlarge on-demand", "L-417A185B", "Running On-Demand P instances", 16),
+        ("g6.xlarge spot", "L-3819A6DF", "All G and VT Spot Instance Requests", 4),
+        ("p4d.24xlarge spot", "L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", 96),
+        ("p5.4xlarge spot", "L-C4BD4855", "All P5 Spot Instance Requests", 16),
+    ],
+)
+def test_c1_a_quota_that_is_too_small_is_told_with_its_figures(aws_rig, bought, code, name, need):
+    """Of its own family and market alone: the others are zero and refuse nothing."""
+    codes = {"L-DB2E81BA", "L-417A185B", "L-3819A6DF", "L-7212CCBC", "L-C4BD4855"}
+    kind, market = bought.split()
+    place = replace(aws_rig.here, instance_type=kind, capacity_type=CapacityType(market))
+    aws_rig.fake.quotas.update({("us-east-1", other): 0.0 for other in codes - {code}})
+    aws_rig.fake.quotas["us-east-1", code] = 2.0
+    (refused,) = [one for one in look(aws_rig, place) if one.check == "quota" and one.error is not None]
     assert isinstance(refused.error, QuotaError)
-    assert (refused.check, refused.offer) == ("quota", aws_rig.here.key)
-    assert "need 4 vCPU, have 2, used 0" in refused.error.message
-    assert "request-service-quota-increase" in refused.error.remedy
+    assert (refused.error.exit_code, refused.offer) == (10, place.key)
+    assert f"quota {code} ({name}) in us-east-1" in refused.error.message
+    assert f"need {need} vCPU, have 2, used 0" in refused.error.message
+    asked = f"request-service-quota-increase --service-code ec2 --quota-code {code} --desired-value {need}"
+    assert asked in refused.error.remedy
+    aws_rig.fake.quotas["us-east-1", code] = float(need)
+    roomy = look(aws_rig, place, cloud=AwsCloud())
+    assert [one for one in roomy if one.check == "quota" and one.error is not None] == []
 
 
 def test_a_right_that_is_missing_is_found_by_a_dry_run(aws_rig):
