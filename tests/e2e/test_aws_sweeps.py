@@ -115,6 +115,28 @@ def test_gc_ends_every_kind_of_a_named_stack_id_and_nothing_of_another(account):
     assert account.state(theirs) == "running"
 
 
+def test_l1_what_one_gc_could_not_end_is_named_with_its_price_and_ended_by_the_next(account):
+    leaked = account.machine("lost")
+    account.made_here("lost")
+    account.model(leaked).launch_time -= timedelta(hours=1)
+    for nic in account.model(leaked).nics.values():
+        nic.attach_time -= timedelta(hours=1)
+    account.fake.inject("TerminateInstances", "UnauthorizedOperation", times=99)
+    failed = gc(account, "--yes")
+    assert failed.code == 11, failed.err
+    (fate,) = [entry for entry in failed.document["objects"] if entry["kind"] == "instance"]
+    assert (fate["verdict"], fate["removed"]) == ("orphan", False)
+    assert "UnauthorizedOperation" in fate["trouble"]
+    assert f"instance {leaked.id} (g6.xlarge) running in aws us-east-1 (use1-az2), $0.8048/h" in failed.err
+    assert account.state(leaked) == "running"
+
+    account.fake.faults.clear()
+    ended = gc(account, "--yes")
+    assert ended.code == 0, ended.err
+    assert account.state(leaked) == "terminated"
+    assert gc(account, "--yes").document["objects"] == []
+
+
 @pytest.mark.parametrize("call", ["DescribeInstances", "DescribeVolumes", "DescribeSecurityGroups"])
 def test_gc_names_a_region_that_is_denied_and_touches_nothing_there(account, call):
     place = replace(HERE, region="us-west-2", zone="usw2-az1")

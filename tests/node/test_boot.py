@@ -48,7 +48,8 @@ echo "mkfs $(basename "$d") $l" >> "$RIG/calls\"""",
     "aws": 'echo "aws $*" >> "$RIG/calls"; case "$1" in secretsmanager) echo "hf_secret value";; esac',
     "gcloud": 'echo "gcloud $*" >> "$RIG/calls"',
     "hf": 'echo "hf $*" >> "$RIG/calls"',
-    "docker": """case "$1 $2" in
+    "docker": """case "$*" in *"--entrypoint nvidia-smi "*) [ ! -e "$RIG/blind" ] || { cat "$RIG/blind" >&2; exit 125; }; exit 0;; esac
+case "$1 $2" in
 "exec gpuprov-workload") [ -e "$RIG/container" ] || exit 1; echo "docker $*" >> "$RIG/calls";;
 "info "*) echo "Runtimes: nvidia runc";;
 "image inspect") grep -q "^docker pull" "$RIG/calls";;
@@ -220,6 +221,34 @@ def test_x4_a_machine_whose_driver_does_not_answer_says_so(root):
     assert "the driver does not answer" in root.console
 
 
+TOO_OLD = """\
+docker: Error response from daemon: failed to create task for container: failed to create shim task: OCI runtime create failed: runc \
+create failed: unable to start container process: error during container init: error running prestart hook #0: exit status 1, \
+stderr: Auto-detected mode as "legacy"
+nvidia-container-cli: requirement error: unsatisfied condition: cuda>=13.0, please update your driver to a newer version
+"""
+
+
+@pytest.mark.parametrize("said", [TOO_OLD, "Failed to initialize NVML: Unknown Error\n"])
+def test_p11_a_container_that_gets_no_gpu_is_not_started_and_the_console_says_why(root, said):
+    assert root.script("boot.sh").returncode == 0
+    (root.folder / "blind").write_text(said)
+    root.reboot()
+    assert root.script("boot.sh").returncode != 0
+    told = json.loads(root.console.splitlines()[-1])
+    assert told["state"] == "boot"
+    assert told["why"].startswith("no GPU in the container: ")
+    assert said.split()[-1] in told["why"]
+    assert not (root.folder / "ran").exists()
+
+
+def test_p11_a_workload_without_a_container_needs_the_hosts_driver_alone(tmp_path):
+    root = Root(tmp_path / "root", user_data({}, Start(argv=["true"])))
+    root.disks("nvme0n1 ext4 root 1")
+    (root.folder / "blind").touch()
+    assert root.script("boot.sh").returncode == 0
+
+
 APT = {
     "apt-get": """all="$*"; echo "apt-get ${all#-qq -o DPkg::Lock::Timeout=900 }" >> "$RIG/calls"
 case "$*" in *" install "*) [ ! -e "$RIG/cut" ] || { rm "$RIG/cut"; touch "$RIG/half"; exit 100; };; esac
@@ -257,6 +286,7 @@ HOST_TOOLS = (
     "touch",
     "ls",
     "dirname",
+    "tr",
 )
 
 

@@ -85,4 +85,8 @@ if [ -n "$IMAGE" ]; then
   docker image inspect "$IMAGE" >/dev/null 2>&1 || { say "pulls $IMAGE"; docker image prune -af >/dev/null; docker pull -q "$IMAGE"; }
 fi
 nvidia-smi >/dev/null || { say "the driver does not answer"; exit 1; }
+if [ -n "$IMAGE" ]; then # a workload that sees no GPU would run on the CPU, or not at all; the toolkit refuses a CUDA that is too new
+  w=$(docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=utility --entrypoint nvidia-smi "$IMAGE" 2>&1 | tr -c ' !#-[]-~' ' ') ||
+    { say "no GPU in the container: ${w:0:600}"; exit 1; }
+fi
 say "ready to start the workload"
