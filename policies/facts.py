@@ -25,7 +25,7 @@ from provisioner.records import record
 from provisioner.sizing.layout import Layout
 from provisioner.sizing.shapes import ModelShape
 from provisioner.workload.part import SpecPart
-from provisioner.workload.spec import Workload
+from provisioner.workload.spec import Run, Workload
 
 T = TypeVar("T")
 
@@ -195,6 +195,8 @@ class PlacementFacts(Subject):
     """The container image that the spec runs."""
     command: Known[tuple[str, ...] | None] = None
     """The command that the spec runs in place of the planned one."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Plain variables beside it."""
     pinned: bool = False
     suggest: Callable[[], str | None] = field(default=lambda: None, compare=False, repr=False)
     """What would hold the workload, in words; asked for only when something fails."""
@@ -308,6 +310,12 @@ def value_of(part: Any, key: str) -> Any:
     for name in key.split("."):
         part = getattr(part, name) if isinstance(part, SpecPart) else None
     return part
+
+
+def plain_variables(workload: Workload) -> dict[str, str]:
+    """Variables of ``run.env`` that are no secrets."""
+    run = workload.run
+    return {name: value for name, value in run.env.items() if isinstance(value, str)} if isinstance(run, Run) else {}
 
 
 def overlaps(key: str, other: str) -> bool:

@@ -6,7 +6,18 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 
-from policies.facts import Candidate, Figure, OfferedFacts, Source, Subject, Unknown, constraint_key, steps, value_of
+from policies.facts import (
+    Candidate,
+    Figure,
+    OfferedFacts,
+    Source,
+    Subject,
+    Unknown,
+    constraint_key,
+    plain_variables,
+    steps,
+    value_of,
+)
 from policies.facts_spec import spec_facts
 from policies.json_source import JsonSource
 from policies.placement import Placer, place_of
@@ -105,6 +116,7 @@ def _placement(
         catalog_found=placer.catalog.digest,
         container=value_of(workload, "run.image"),
         command=value_of(workload, "run.command"),
+        env=plain_variables(workload),
         pinned=bool(workload.placement.instance_types),
         suggest=lambda: placer.suggestion(workload),
     )

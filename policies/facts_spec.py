@@ -8,7 +8,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from policies.facts import UNKNOWN, Candidate, Known, OfferedFacts, Source, SpecFacts, Subject, Unknown, value_of
+from policies.facts import (
+    UNKNOWN,
+    Candidate,
+    Known,
+    OfferedFacts,
+    Source,
+    SpecFacts,
+    Subject,
+    Unknown,
+    plain_variables,
+    value_of,
+)
 from policies.placement import Placer, place_of
 from provisioner.errors import Position, SpecError
 from provisioner.planner.judge import OfferFit
@@ -103,6 +114,7 @@ def plan_facts(
         degrees_possible=placer.degrees(workload) if objections else (),
         container=value_of(workload, "run.image"),
         command=value_of(workload, "run.command"),
+        env=plain_variables(workload),
         pinned=bool(workload.placement.instance_types),
         suggest=lambda: placer.suggestion(workload),
     )

@@ -137,7 +137,7 @@ class Placer:
     ) -> dict[EngineSetting, Known[str]]:
         """How the engine would be started on an offer; empty where the spec leaves that to us, or nothing can be sized."""
         run, demand = workload.run, self.demand(workload)
-        if not isinstance(run, Run) or not run.command:
+        if not isinstance(run, Run) or not (run.command or run.env):
             return {}
         if instance is None or gpu is None or fit is None or fit.footprint is None or fit.layout is None:
             return {}
@@ -160,7 +160,10 @@ class Placer:
             EngineSetting.CONTEXT: str(demand.context_tokens * slots),
             EngineSetting.MEMORY_SHARE: f"{share:.2f}",
             EngineSetting.QUANTISATION: demand.weights,
+            EngineSetting.CACHE_SHARE: f"{share:.2f}",
             EngineSetting.KV_CACHE: str(demand.kv_dtype),
+            EngineSetting.KV_VALUES: str(demand.kv_dtype),
+            EngineSetting.GPU_LAYERS: str(demand.model.num_layers),
             EngineSetting.CONCURRENCY: str(demand.concurrency),
             EngineSetting.ADAPTERS: str(len(adapters)),
             EngineSetting.ADAPTER_RANK: _adapter_rank(demand) if adapters else "0",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from policies.engine_flags import EngineSetting, as_length, as_share, read_settings, spelling
+from policies.engine_flags import Asked, EngineSetting, as_length, as_share, read_settings, spelling
 from policies.facts import UNKNOWN, Candidate, PlacementFacts, Unknown
 from policies.rule import Level, Outcome, Rule, Setting, Severity, failed, passed, unknown
 from policies.rules.candidates import engine_of, machines_of
 from provisioner.planner.judge import OfferFit
+from provisioner.planner.launch import LOADED_AS
 from provisioner.sizing.quantisation import bits_of
 from provisioner.vocabulary import Engine, KvDtype
 
@@ -37,6 +38,28 @@ _BITS = {
     "int8": 8,
 }
 """Bits of a weight under a quantisation that an engine makes or reads. Source: quantisation pages of vLLM and SGLang, 2026-11."""
+
+_CACHE_BITS = {
+    "auto": 16,
+    "bf": 16,
+    "f16": 16,
+    "fp16": 16,
+    "half": 16,
+    "float16": 16,
+    "bfloat16": 16,
+    "f32": 32,
+    "fp32": 32,
+    "fp8": 8,
+    "int8": 8,
+    "q8": 8,
+    "q5": 5,
+    "q4": 4,
+    "iq4": 4,
+    "nvfp4": 4,
+    "fp4": 4,
+    "int4": 4,
+}
+"""Bits of a number in the KV cache, by the beginning of its word; ``auto`` is the model's own type. Sources: as of the flags."""
 
 
 class Gap:
@@ -70,7 +93,7 @@ def _judge(facts: PlacementFacts, wrong: tuple[str, ...], why: str) -> Iterator[
         if facts.command:
             yield unknown(KEY, f"the engine of {facts.name} is not known yet", "write inference.engine")
         return
-    asked = read_settings(engine, facts.command or ())
+    asked = read_settings(engine, facts.command or (), facts.env)
     if not asked:
         return
     candidates, outcome = machines_of(facts)
@@ -81,16 +104,15 @@ def _judge(facts: PlacementFacts, wrong: tuple[str, ...], why: str) -> Iterator[
 
 
 def _judge_candidate(
-    engine: Engine | None, asked: Mapping[EngineSetting, str], candidate: Candidate, wrong: tuple[str, ...], why: str
+    engine: Engine | None, asked: Mapping[EngineSetting, Asked], candidate: Candidate, wrong: tuple[str, ...], why: str
 ) -> Iterator[Outcome]:
     if isinstance(candidate.planned, Unknown) or UNKNOWN in (candidate.fit, candidate.instance):
         message = f"what the command of {candidate.label} needs is not known yet"
         yield unknown(KEY, message, "write workload and instance type as constants", identity=candidate.label)
         return
-    for setting, text in asked.items():
+    for setting, (flag, text) in asked.items():
         planned = candidate.planned.get(setting)
-        flag = spelling(engine, setting)
-        identity = f"{candidate.label} {flag}"
+        identity = f"{candidate.label} {spelling(engine, setting)}"
         if isinstance(planned, Unknown):
             message = f"the {setting} planned for {candidate.label} is not known yet"
             yield unknown(KEY, message, f"leave {flag} out", identity=identity)
@@ -98,20 +120,29 @@ def _judge_candidate(
         gap = gap_of(setting, text, planned, candidate)
         if gap == Gap.UNREADABLE:
             message = f"the {setting} of the command, {text!r}, cannot be read before it runs"
-            yield unknown(KEY, message, _remedy(flag, planned), identity=identity, stays=True)
+            yield unknown(KEY, message, _remedy(engine, setting, flag, planned), identity=identity, stays=True)
         elif gap in wrong:
-            message = f"the command sets {flag} {text}; planned for {candidate.label} is {planned or 'none'}, {why}"
-            yield failed(KEY, message, _remedy(flag, planned), identity=identity)
+            message = (
+                f"the command sets {_written(flag, text)}; planned for {candidate.label} is {planned or 'none'}, {why}"
+            )
+            yield failed(KEY, message, _remedy(engine, setting, flag, planned), identity=identity)
         else:
             yield passed(KEY)
 
 
-def _remedy(flag: str, planned: str | None) -> str:
-    return (
-        f"write {flag} {planned}, or leave {flag} out"
-        if planned
-        else f"leave {flag} out, or say in the spec what it is to be"
-    )
+def _remedy(engine: Engine | None, setting: EngineSetting, flag: str, planned: str | None) -> str:
+    word = planned
+    if setting is EngineSetting.QUANTISATION:  # the others are read from the checkpoint
+        word = {str(key): value for key, value in LOADED_AS.items()}.get(planned or "")
+    elif engine is Engine.LLAMA_CPP and setting in (EngineSetting.KV_CACHE, EngineSetting.KV_VALUES):
+        word = "q8_0" if planned == KvDtype.FP8 else "f16"
+    if word:
+        return f"write {_written(flag, word)}, or leave {flag} out"
+    return f"leave {flag} out" if planned else f"leave {flag} out, or say in the spec what it is to be"
+
+
+def _written(flag: str, value: str) -> str:
+    return f"{flag} {value}" if flag.startswith("-") else f"{flag}={value}"
 
 
 def gap_of(setting: EngineSetting, text: str, planned: str | None, candidate: Candidate) -> str:
@@ -124,14 +155,18 @@ def gap_of(setting: EngineSetting, text: str, planned: str | None, candidate: Ca
         # Engines let requests wait where the cache is full: more of them run, with less context than was asked for.
         return Gap.LESS if _count(text, planned) == Gap.MORE else _count(text, planned)
     if setting is EngineSetting.PROCESSES:
-        # torchrun's words for "one a GPU that is there".
-        return Gap.SAME if planned is None or text in ("auto", "gpu") else _degree(text, planned, candidate)
+        # Words of torchrun, and NeMo's -1, for "one a GPU that is there".
+        return Gap.SAME if planned is None or text in ("auto", "gpu", "-1") else _degree(text, planned, candidate)
     if setting is EngineSetting.CONTEXT:
         return _context(text, planned)
     if setting is EngineSetting.MEMORY_SHARE:
         return _share(text, planned, candidate)
     if setting is EngineSetting.QUANTISATION:
         return _quantisation(text, planned)
+    if setting is EngineSetting.CACHE_SHARE:
+        return _cache_share(text, planned)
+    if setting is EngineSetting.GPU_LAYERS:
+        return _layers(text, planned)
     return _cache(text, planned)
 
 
@@ -157,7 +192,7 @@ def _count(text: str, planned: str | None) -> str:
 
 def _context(text: str, planned: str | None) -> str:
     tokens = as_length(text)
-    if tokens is None:
+    if not tokens:  # none, or 0: llama.cpp's word for what the model was trained with
         return Gap.UNREADABLE
     limit = int(planned) if planned else tokens
     return Gap.SAME if tokens == limit else Gap.MORE if tokens > limit else Gap.LESS
@@ -184,9 +219,29 @@ def _quantisation(text: str, planned: str | None) -> str:
     return Gap.SAME if bits == wanted else Gap.MORE if bits > wanted else Gap.LESS
 
 
+def _cache_share(text: str, planned: str | None) -> str:
+    """The weights lie outside of it, so that they fit all the same; the cache has another size."""
+    share = as_share(text)
+    if share is None:
+        return Gap.UNREADABLE
+    return Gap.SAME if planned is None or abs(share - float(planned)) <= SHARE_TOLERANCE else Gap.LESS
+
+
+def _layers(text: str, planned: str | None) -> str:
+    """Planned are all of them; layers that stay with the CPU are slow."""
+    if text in ("all", "auto", "-1", "-2"):
+        return Gap.SAME
+    if not text.isdecimal():
+        return Gap.UNREADABLE
+    return Gap.LESS if planned is not None and int(text) < int(planned) else Gap.SAME
+
+
 def _cache(text: str, planned: str | None) -> str:
-    small, meant_small = text.startswith(("fp8", "int8", "q8")), planned == KvDtype.FP8
-    return Gap.SAME if small == meant_small else Gap.LESS if small else Gap.MORE
+    bits = next((bits for start, bits in _CACHE_BITS.items() if text.lower().startswith(start)), None)
+    if bits is None:
+        return Gap.UNREADABLE
+    wanted = _CACHE_BITS["fp8"] if planned == KvDtype.FP8 else _CACHE_BITS["auto"]
+    return Gap.SAME if bits == wanted else Gap.LESS if bits < wanted else Gap.MORE
 
 
 RULES = (

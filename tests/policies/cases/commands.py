@@ -17,7 +17,10 @@ PLANNED = {
     EngineSetting.CONTEXT: "8192",
     EngineSetting.MEMORY_SHARE: "0.90",
     EngineSetting.QUANTISATION: "fp8",
+    EngineSetting.CACHE_SHARE: "0.90",
     EngineSetting.KV_CACHE: "fp8",
+    EngineSetting.KV_VALUES: "fp8",
+    EngineSetting.GPU_LAYERS: "32",
     EngineSetting.CONCURRENCY: "4",
     EngineSetting.ADAPTERS: "2",
     EngineSetting.ADAPTER_RANK: "16",
@@ -48,6 +51,11 @@ UNKNOWNS = (
     runs("vllm", "--gpu-memory-utilization", "0"),
     runs("vllm", "--gpu-memory-utilization", "most"),
     runs("vllm", "--max-model-len", "8192", candidates=UNKNOWN),
+    runs("vllm", "--max-model-len", "auto"),
+    runs("vllm", "--kv-cache-dtype", "of-my-own"),
+    runs("llama-server", "-c", "0", engine="llama.cpp"),
+    runs("llama-server", "-ngl", "most", engine="llama.cpp"),
+    runs("trtllm-serve", "m", "--free_gpu_memory_fraction", "most", engine="tensorrt-llm"),
     placement(command=("-tp", "2"), shape=UNKNOWN, changes={"inference.engine": ...}),
 )
 SAME = (
@@ -67,6 +75,10 @@ SAME = (
     runs("vllm", "-q", "awq", planned=PLANNED | {EngineSetting.QUANTISATION: "int4-awq"}),
     runs("vllm", "-q", "awq", planned=PLANNED | {EngineSetting.QUANTISATION: "auto"}),
     runs("vllm", "-q", "fp8", "-tp", "1", planned={EngineSetting.KV_CACHE: "auto"}),
+    runs("llama-server", "-ngl", "99", "-ctk", "q8_0", "-ctv", "q8_0", engine="llama.cpp"),
+    runs("llama-server", "--gpu-layers", "all", engine="llama.cpp", env={"LLAMA_ARG_CTX_SIZE": "8192"}),
+    runs("trtllm-serve", "m", "--kv_cache_free_gpu_memory_fraction", "0.9", engine="tensorrt-llm"),
+    runs("vllm", "--kv-cache-dtype", "bfloat16", planned=PLANNED | {EngineSetting.KV_CACHE: "auto"}),
 )
 MORE = (
     runs("vllm", "--max-model-len", "8193"),
@@ -83,6 +95,9 @@ MORE = (
     runs("llama-server", "--ctx-size", "16384", engine="llama.cpp"),
     runs("vllm", "--max-loras", "3"),
     runs("sglang", "--max_lora_rank=64", engine="sglang"),
+    runs("sglang", "--context-len", "9000", engine="sglang"),
+    runs("llama-server", engine="llama.cpp", env={"LLAMA_ARG_CTX_SIZE": "16384"}),
+    runs("llama-server", "--cache-type-v", "f16", engine="llama.cpp"),
 )
 LESS = (
     runs("vllm", "--max-model-len", "8191"),
@@ -96,6 +111,9 @@ LESS = (
     runs("vllm", "--max-lora-rank", "8"),
     runs("vllm", "-q", "fp8", planned=PLANNED | {EngineSetting.QUANTISATION: "bf16"}),
     runs("vllm", "--kv-cache-dtype", "fp8", planned=PLANNED | {EngineSetting.KV_CACHE: "auto"}),
+    runs("llama-server", "-ctk", "q4_0", engine="llama.cpp"),
+    runs("llama-server", "--n-gpu-layers", "20", engine="llama.cpp"),
+    runs("trtllm-serve", "m", "--free_gpu_memory_fraction", "0.5", engine="tensorrt-llm"),
 )
 COMMANDS = {
     "command-over-plan": Cases(

@@ -182,7 +182,19 @@ SAYS: dict[str, tuple[tuple[Subject, tuple[str, ...]], ...]] = {
         (runs("vllm", "--gpu-memory-utilization", "0.81", planned=PLANNED), ("pass|",)),
         (
             runs("vllm", "-q", "fp8", planned=PLANNED | {EngineSetting.QUANTISATION: "int4-gptq"}),
-            ("write --quantization int4-gptq, or leave --quantization out",),
+            ("sets -q fp8; planned for", "|leave -q out|"),
+        ),
+        (
+            runs("vllm", "-q", "fp8", planned=PLANNED | {EngineSetting.QUANTISATION: "nf4"}),
+            ("write -q bitsandbytes, or",),
+        ),
+        (
+            runs("llama-server", engine="llama.cpp", env={"LLAMA_ARG_CACHE_TYPE_V": "f16"}),
+            ("sets LLAMA_ARG_CACHE_TYPE_V=f16; planned", "write LLAMA_ARG_CACHE_TYPE_V=q8_0, or leave"),
+        ),
+        (
+            runs("trtllm-serve", "m", "--tensor_parallel_size=1", engine="tensorrt-llm"),
+            ("write --tensor_parallel_size 2, or leave",),
         ),
     ),
     "command-differs": (
