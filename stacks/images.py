@@ -97,7 +97,7 @@ _ENGINES = {
     "vllm": Engine.VLLM,
     "trtllm-serve": Engine.TENSORRT_LLM,
     "llama-server": Engine.LLAMA_CPP,
-    "python": Engine.SGLANG,
+    "python3": Engine.SGLANG,
 }
 """First word of a planned command -> its engine."""
 

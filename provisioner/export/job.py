@@ -10,10 +10,10 @@ from provisioner.planner.plan import Plan, PlannedOffer
 from provisioner.units import GIB
 from provisioner.workload.spec import Run, Workload
 
-SERVER_PORTS = {"vllm": 8000, "python": 30000, "trtllm-serve": 8000, "llama-server": 8080}
-"""Port that the planned server listens on where nothing says otherwise, by the first word of its command.
+SERVER_PORTS = {"vllm": 8000, "sglang.launch_server": 30000, "trtllm-serve": 8000, "llama-server": 8080}
+"""Port that a server listens on where its command does not say otherwise, by the word that starts it.
 
-Source: the defaults in the command lines of vLLM, SGLang (``python -m sglang.launch_server``), TensorRT-LLM and llama.cpp.
+Source: the defaults in the command lines of vLLM, SGLang (``python3 -m sglang.launch_server``), TensorRT-LLM and llama.cpp.
 """
 
 
@@ -64,9 +64,11 @@ class ExportJob:
         """Ports that the workload listens on."""
         if self.run and self.run.ports:
             return self.run.ports
-        if not self.workload.task.is_training and self.argv and self.argv[0] in SERVER_PORTS:
-            return (SERVER_PORTS[self.argv[0]],)
-        return ()
+        default = next((SERVER_PORTS[word] for word in self.argv if word in SERVER_PORTS), None)
+        if self.workload.task.is_training or default is None:
+            return ()
+        stated = self.argv[self.argv.index("--port") + 1 :][:1] if "--port" in self.argv else ()
+        return (int(stated[0]) if stated and stated[0].isdecimal() else default,)
 
     @property
     def ready_path(self) -> str:

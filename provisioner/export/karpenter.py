@@ -16,11 +16,11 @@ NEVER = "Never"
 TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
 SERVING_IMAGES = {
     "vllm": "vllm/vllm-openai",
-    "python": "lmsysorg/sglang",
+    "sglang.launch_server": "lmsysorg/sglang",
     "trtllm-serve": "nvcr.io/nvidia/tensorrt-llm/release",
     "llama-server": "ghcr.io/ggml-org/llama.cpp",
 }
-"""Publisher's image of an engine by the first word of its command; the version is the user's to pin."""
+"""Publisher's image of an engine by the word that starts it; the version is the user's to pin."""
 
 
 def manifests(job: ExportJob) -> list[dict[str, Any]]:
@@ -161,7 +161,7 @@ def _workload(job: ExportJob) -> dict[str, Any]:
 
 
 def _container(job: ExportJob) -> dict[str, Any]:
-    image = job.image or (SERVING_IMAGES.get(job.argv[0]) if job.argv else None) or "IMAGE"
+    image = job.image or next((SERVING_IMAGES[word] for word in job.argv if word in SERVING_IMAGES), "IMAGE")
     container: dict[str, Any] = {"name": "workload", "image": image}
     if job.argv:
         container["command"] = list(job.argv)

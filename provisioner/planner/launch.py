@@ -63,7 +63,7 @@ def _torchrun(layout: Layout, command: tuple[str, ...], machines: int) -> tuple[
 
     Source: the page of torchrun in the PyTorch documentation (``c10d`` rendezvous over several nodes).
     """
-    if layout.gpus_per_replica == 1 or (command and command[0] != "python"):
+    if layout.gpus_per_replica == 1 or (command and command[0] not in ("python", "python3")):
         return command
     meeting: tuple[str, ...] = ("--standalone",)
     if machines > 1:
@@ -121,8 +121,8 @@ def adapter_options(demand: ServingDemand, adapters: Sequence[Adapter]) -> tuple
 
 
 def _sglang(model: str, demand: ServingDemand, layout: Layout, fraction: float | None) -> tuple[str, ...]:
-    """Source: server arguments of the SGLang documentation."""
-    argv = ["python", "-m", "sglang.launch_server", "--model-path", model, "--tp-size", str(layout.tensor_parallel)]
+    """Source: server arguments of the SGLang documentation; its page for Docker starts it by ``python3``."""
+    argv = ["python3", "-m", "sglang.launch_server", "--model-path", model, "--tp-size", str(layout.tensor_parallel)]
     if layout.pipeline_parallel > 1:
         argv += ["--pp-size", str(layout.pipeline_parallel)]
     argv += ["--context-length", str(demand.context_tokens), "--max-running-requests", str(demand.concurrency)]

@@ -220,3 +220,26 @@ def test_a_pulumi_project_states_what_up_states_for_the_machine(catalog: Catalog
 def test_a_pulumi_project_has_no_image_for_run_auto(catalog: Catalog) -> None:
     with pytest.raises(UsageError, match="run: auto"):
         exported(catalog, "pulumi-yaml", run="auto")
+
+
+@pytest.mark.parametrize(
+    ("engine", "image"),
+    [
+        ("sglang", "lmsysorg/sglang"),
+        ("llama.cpp", "ghcr.io/ggml-org/llama.cpp"),
+        ("vllm", "vllm/vllm-openai"),
+    ],
+)
+def test_a_planned_server_is_probed_where_its_command_listens(catalog: Catalog, engine: str, image: str) -> None:
+    weights = {"weights": "gguf-q4_k_m"} if engine == "llama.cpp" else {}
+    keys = {"inference": {**SERVE["inference"], "engine": engine}, "model": {**SERVE["model"], **weights}}
+    found = list(values(document(exported(catalog, "karpenter", **keys).text)))
+    assert image in found
+    assert 8000 in found
+    assert not {30000, 8080} & {value for value in found if isinstance(value, int)}
+
+
+def test_a_script_of_ones_own_is_not_taken_for_a_server(catalog: Catalog) -> None:
+    text = exported(catalog, "karpenter", run={"command": ["python", "serve.py"]}).text
+    assert "sglang" not in text
+    assert "30000" not in text

@@ -45,7 +45,7 @@ def test_formats_of_a_checkpoint_are_not_named(argv, serve):
 @pytest.mark.parametrize(
     ("engine", "head", "degree"),
     [
-        ("sglang", ["python", "-m", "sglang.launch_server", "--model-path"], "--tp-size"),
+        ("sglang", ["python3", "-m", "sglang.launch_server", "--model-path"], "--tp-size"),
         ("tensorrt-llm", ["trtllm-serve", "meta-llama/Llama-3.1-8B-Instruct"], "--tp_size"),
     ],
 )
@@ -100,6 +100,8 @@ def test_training_of_several_processes(argv, finetune, request_of):
     assert launch_env(request_of(finetune()), eight) == {"OMP_NUM_THREADS": "1"}
     assert launch_env(request_of(finetune()), Layout()) == {}
     image = f"registry.example/app@sha256:{'0' * 64}"
+    newer = finetune(run={"image": image, "command": ["python3", "train.py"]})
+    assert argv(newer, eight) == ["torchrun", "--standalone", "--nproc-per-node=8", "train.py"]
     script = finetune(run={"image": image, "command": ["python", "train.py", "--lr", "1e-4"]})
     assert argv(script, eight) == ["torchrun", "--standalone", "--nproc-per-node=8", "train.py", "--lr", "1e-4"]
     assert argv(script, Layout()) == ["python", "train.py", "--lr", "1e-4"]
