@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from time import sleep
+from typing import Any
 
 from provisioner import tags
 from provisioner.clouds.cloud import Cloud, InstanceState
 from provisioner.errors import TimedOut
+from provisioner.node.idleness import IDLE
 from provisioner.reaper.console import said
+from provisioner.reaper.evidence import last_line
 from provisioner.units import format_usd
 from stacks.own_machine import placement_of
 from stacks.provider import node
 from stacks.provider.lifetime import part
 from stacks.state import StackState
 
-READY, DONE = "ready", "done"
-_NOT = ("boot", "never-ready", "dead-man")
+READY, DONE, NEVER = "ready", "done", "never-ready"
+_NOT = ("boot", NEVER, "dead-man")
+_STOPPED = (InstanceState.STOPPING, InstanceState.STOPPED)
 _POLL_FIRST_S, _POLL_LAST_S = 0.2, 5.0
 _TAIL = 8
 
@@ -59,9 +63,14 @@ def is_ready(console: Sequence[str], run: str | None = None) -> bool:
         found = said(line)
         if found is not None and found.get("state") in (READY, DONE):
             return run is None or found.get("run") in (None, run)
-        if found is not None and found.get("state") in _NOT:
+        if found is not None and (found.get("state") in _NOT or _is_last_word(found)):
             return False
     return False
+
+
+def _is_last_word(found: Mapping[str, Any]) -> bool:
+    """Whether a machine that was idle ended itself with it: what was ready before is not ready after its next start."""
+    return found.get("state") == IDLE and found.get("act") is not None
 
 
 def ready_now(cloud: Cloud, state: StackState | None) -> bool | None:
@@ -96,12 +105,14 @@ def wait(
         machine = cloud.get_instance(place, instance_id)
         waited_s = (cloud.now() - begun).total_seconds()
         is_over = machine is None or machine.state not in (InstanceState.RUNNING, InstanceState.PENDING)
+        # Its own watcher may be first to give it up; its disks would bill on for nothing.
+        has_stopped = machine is not None and machine.state in _STOPPED and _gave_up(console)
         if is_over or waited_s > probe.limit_s:
             break
         pause(pause_s)
         pause_s = min(pause_s * 1.5, _POLL_LAST_S)
     tail = " | ".join(line.strip()[:200] for line in console[-_TAIL:]) or "nothing on its console"
-    if is_over or probe.keep_failed:
+    if (is_over and not has_stopped) or probe.keep_failed:
         kept = "it is gone" if is_over else "it is kept (lifecycle.keep_failed) and bills"
     else:
         cloud.terminate_instance(place, instance_id)
@@ -113,6 +124,12 @@ def wait(
         f"{kept}; last lines: {tail}",
         remedy="see `gpuprov logs`; correct `run` or `run.ready`, then `gpuprov up` again",
     )
+
+
+def _gave_up(console: Sequence[str]) -> bool:
+    """Whether the watcher ended the machine since it was never ready."""
+    last = last_line(console)
+    return last is not None and last.get("state") == NEVER
 
 
 def endpoint_of(state: StackState | None) -> str | None:

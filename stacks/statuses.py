@@ -12,6 +12,7 @@ from provisioner import tags
 from provisioner.clouds.cloud import BillableObject, Cloud, End, Ended, Health, Instance, InstanceState
 from provisioner.errors import CloudError, GpuprovError
 from provisioner.reaper import machines
+from provisioner.reaper.ending import STOP, TERMINATE
 from provisioner.reaper.evidence import last_line, silent_since
 from stacks import ends, failures, health
 from stacks.clouds import cloud_of
@@ -149,12 +150,19 @@ def _reason(status: Status) -> str | None:
         return f"{status.ended}; `gpuprov up` brings it back"
     said = status.decision or {}
     end = ends.words(status.end, is_gone=not status.machines)
-    return end or (f"{said.get('state')}: {said['why']}" if said.get("why") and "act" not in said else None)
+    is_open = said.get("why") and "act" not in said
+    return end or (f"{said.get('state')}: {said['why']}{_until(said)}" if is_open else None)
+
+
+def _told(status: Status) -> list[str]:
+    """The reason, and the last lines of a workload that has failed."""
+    reason, tail = _reason(status), (status.decision or {}).get("tail")
+    notes = [] if reason is None else [reason]
+    return [*notes, f"last lines of its workload: {' | '.join(map(str, tail))}"] if tail else notes
 
 
 def _notes(status: Status) -> list[str]:
-    reason = _reason(status)
-    notes = [] if reason is None else [reason]
+    notes = _told(status)
     if status.health is not None and status.health.unknown is not None:
         notes.append(f"whether it is impaired is not known: {status.health.unknown}")
     notes += [f"impaired: {one.text}; {one.remedy}" for one in (status.health.ailments if status.health else ())]
@@ -259,20 +267,34 @@ def _watched(cloud: Cloud, seen: Status) -> Status:
     if not outputs.get("instanceId"):
         return seen
     console = cloud.read_console(placement_of(outputs), str(outputs["instanceId"]))
-    seen = replace(seen, decision=last_line(console))
+    seen, said = replace(seen, decision=last_line(console)), last_line(console) or {}
+    if found is None and said.get("act") == TERMINATE and said.get("state") != "interrupted":
+        return replace(seen, ended=_by_itself(said))  # the cloud shows it no more, and its console still does
     if found is None or found.state in ("running", "pending", "interrupted"):
         return replace(seen, silent_since=silent_since(console, cloud.now()))
     reaped = found.tags.get(machines.REAPED, tags.NONE)
     if reaped != tags.NONE:
         at, _, cause = reaped.partition(" ")
         return replace(seen, ended=f"reaped at {at}: {cause}")
-    said, end = seen.decision or {}, seen.end
+    end = seen.end
     if end is not None and end.how is not End.FROM_INSIDE:
         return seen
     ended_at = end.at if end is not None else _stopped_at(found)
-    if said.get("act") in ("stop", "terminate") and not _is_older(said, ended_at):
-        return replace(seen, ended=f"ended by itself at {said.get('at')}: {said.get('why')}")
+    if said.get("act") in (STOP, TERMINATE) and not _is_older(said, ended_at):
+        return replace(seen, ended=_by_itself(said))
     return seen
+
+
+def _by_itself(said: Mapping[str, Any]) -> str:
+    return f"ended by itself at {said.get('at')}: {said.get('why')}"
+
+
+def _until(decision: Mapping[str, Any]) -> str:
+    """When a machine that is quiet will end, as far as its watcher knows."""
+    said_at, left_s = machines.moment(str(decision.get("at"))), decision.get("ends_in_s")
+    if said_at is None or not isinstance(left_s, (int, float)):
+        return ""
+    return f"; it ends at {tags.format_time(said_at + timedelta(seconds=left_s))} unless it works"
 
 
 def _stopped_at(found: Instance | BillableObject) -> datetime | None:

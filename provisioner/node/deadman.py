@@ -134,15 +134,22 @@ def _follow_lease(switch: Switch, limits: Limits, tag: str, now: float | None) -
     return replace(switch, lease_tag=tag, lease_left_s=left_s)
 
 
+def ends_of(switch: Switch, limits: Limits) -> list[tuple[float, str]]:
+    """What ends the machine: seconds of running time until then, 0 or less where it is due, and why."""
+    found = []
+    if switch.lifetime_s is not None:
+        found.append((switch.lifetime_s - switch.used_s, f"its lifetime of {_hours(switch.lifetime_s)} is over"))
+    if limits.spend_s is not None:
+        used_s = max(switch.total_s, limits.spend_s)
+        found.append((limits.spend_s - switch.total_s, f"its max_spend is used up after {_hours(used_s)}"))
+    if limits.lease_s is not None and switch.lease_left_s is not None:
+        found.append((switch.lease_left_s, "its lease was not renewed"))
+    return found
+
+
 def _due(switch: Switch, limits: Limits) -> str:
     """Why the machine has to end now; empty while it has not."""
-    if switch.lifetime_s is not None and switch.used_s >= switch.lifetime_s:
-        return f"its lifetime of {_hours(switch.lifetime_s)} is over"
-    if limits.spend_s is not None and switch.total_s >= limits.spend_s:
-        return f"its max_spend is used up after {_hours(switch.total_s)}"
-    if limits.lease_s is not None and switch.lease_left_s is not None and switch.lease_left_s <= 0:
-        return "its lease was not renewed"
-    return ""
+    return next((why for left_s, why in ends_of(switch, limits) if left_s <= 0), "")
 
 
 def load_switch(path: Path) -> Switch | None:

@@ -35,6 +35,11 @@ STALL_AFTER_S = 2 * 3600.0
 NOISE_READINGS, NOISE_LEARNED = 20, 5
 NOISE_CORES_PER_GPU = 1.1
 """Serving workers that wait for work spin on up to one core a GPU."""
+HEARTBEAT_S = 300.0
+"""An unchanged decision is repeated on the console this often: silence for longer means that the watcher is dead."""
+IDLE_TAG = "gpuprov:idle-after"
+IDLE_MIN_S, IDLE_MAX_S = 300.0, 3600.0
+"""Bounds of a measured wait, as of a predicted one."""
 GAP_PERIODS = 2.5
 """A longer pause between two readings (a suspended machine, a watcher that hung) starts the window anew."""
 
@@ -129,6 +134,42 @@ def decide(memory: Memory, at_s: float, reading: Mapping[str, Any], rules: Rules
         reason = "stuck, not finished: a process holds the GPU and nothing moves; " + reason
     findings = _findings(memory, at_s)
     return memory, Decision(state, reason, quiet_s, sources, tokens_per_s, load[0], load[1], findings)
+
+
+def evidence(decision: Decision) -> dict[str, Any]:
+    """What was seen, as the watcher's line tells it."""
+    rate = decision.tokens_per_s
+    return {
+        "quiet_s": round(decision.quiet_s),
+        "sources": {name: f"{word}: {text}" for name, (word, text) in decision.sources.items()},
+        "tokens_per_s": None if rate is None else round(rate, 1),
+        "running": decision.running,
+        "waiting": decision.waiting,
+        "findings": list(decision.findings),
+    }
+
+
+def asked_s(tag: str, auto_s: float) -> float | None:
+    """Quiet seconds after which ``gpuprov:idle-after`` ends a machine; ``None`` is never.
+
+    Args:
+        tag: ``none``, ``auto``, or ``90s``, ``15m``, ``2h`` or ``7d``.
+        auto_s: what ``auto`` is on this machine.
+
+    Raises:
+        ValueError: the tag says none of these.
+    """
+    if tag in ("none", "auto"):
+        return auto_s if tag == "auto" else None
+    unit_s = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(tag[-1:])
+    if unit_s is None:
+        raise ValueError(tag)
+    return float(tag[:-1]) * unit_s
+
+
+def within_bounds(start_s: float) -> float:
+    """The wait of ``idle.after: auto`` on a machine whose start has taken so long."""
+    return min(IDLE_MAX_S, max(IDLE_MIN_S, start_s))
 
 
 def _window(
@@ -306,11 +347,12 @@ _JUDGES: Mapping[str, Any] = {
 }
 """Sources with one number, and who judges it."""
 _GPU_ONLY = ("gpu", "engine", "lease_s", "workload", "boot")
+FAILED = (IDLE, "it has failed")
 _WORDS = {
     "starting": (BUSY, "it starts"),
     "restarting": (BUSY, "it restarts"),
     "active": (IDLE, "its process runs"),
-    "failed": (IDLE, "it has failed"),
+    "failed": FAILED,
     "finished": (IDLE, "it is done"),
     "done": (IDLE, "done"),
     "none": (IDLE, "none"),

@@ -28,15 +28,26 @@ from provisioner.node.deadman import (
 )
 from provisioner.node.drain import CAUSE_TAG, DRAIN_TAG, HURRY_S, Gate, Listener, drain
 from provisioner.node.gpu_readings import nvml_gpus
-from provisioner.node.idleness import IDLE, QUIET, Decision, Memory, Rules, decide
+from provisioner.node.idleness import (
+    FAILED,
+    HEARTBEAT_S,
+    IDLE,
+    IDLE_TAG,
+    QUIET,
+    Decision,
+    Memory,
+    Rules,
+    asked_s,
+    decide,
+    evidence,
+    within_bounds,
+)
 from provisioner.node.reach import HTTP_TIMEOUT_S, fetch, run_bounded, run_tool
 from provisioner.node.renew import install, program_of, renew
 from provisioner.node.sensors import Machine
 
 CONFIG = "/etc/gpuprov/node.json"
 STATE = "/var/lib/gpuprov"
-HEARTBEAT_S = 300.0
-"""An unchanged decision is repeated on the console this often: silence for longer means that the watcher is dead."""
 HOOK_S = 100.0
 """Longest run of the hook: EC2 gives 120 s of notice, and the watcher sees it within ``GLANCE_S``."""
 GLANCE_S = 5.0
@@ -46,10 +57,7 @@ Source: EC2 user guide, "Spot Instance interruption notices" (check every 5 seco
 """
 HOOK_HOLDS_S = 300.0
 """A checkpoint of this age is good enough for a shutdown: the hook has run for it, or for a notice, a moment ago."""
-IDLE_TAG = "gpuprov:idle-after"
 THEN_TAG = "gpuprov:idle-then"
-IDLE_MIN_S, IDLE_MAX_S = 300.0, 3600.0
-"""Bounds of a measured wait, as of a predicted one."""
 MARK = "gpuprov"
 """First key of our lines on the console."""
 
@@ -237,13 +245,12 @@ class Watch:
         """An edit of ``idle.after`` reaches a live machine by its tag; nonsense changes nothing."""
         if tag == self.idle_tag or not tag:
             return
-        made_s = self.node.config.get("idle_after_s")
-        words: dict[str, float | None] = {"none": None, "auto": self.measured_s or float(made_s or 3600)}
-        after_s = words[tag] if tag in words else _seconds(tag)
-        if after_s is None and tag != "none":
+        try:
+            self.after_s = asked_s(tag, self.measured_s or float(self.node.config.get("idle_after_s") or 3600))
+        except ValueError:
             return
-        self.idle_tag, self.after_s = tag, after_s
-        self.rules = replace(self.rules, window_s=after_s or self.rules.window_s)
+        self.idle_tag = tag
+        self.rules = replace(self.rules, window_s=self.after_s or self.rules.window_s)
 
     def _is_calm(self) -> bool:
         """Whether nothing works at this moment, by the same judgement as ever."""
@@ -323,7 +330,7 @@ class Watch:
 
     def measured(self, start_s: float) -> None:
         """``idle.after: auto``: from now on wait as long as this very start has taken, not as long as the plan thought."""
-        self.measured_s = min(IDLE_MAX_S, max(IDLE_MIN_S, start_s))
+        self.measured_s = within_bounds(start_s)
         if self.idle_tag == "auto" and self.after_s:
             self.after_s = self.measured_s
             self.rules = replace(self.rules, window_s=self.measured_s)
@@ -356,7 +363,7 @@ class Watch:
         if not drain(self.listener.gate, is_quiet, _pause(node)):
             node.say(state="busy", act="cancelled", why="work arrived while the machine was about to end")
             return decision
-        node.end(decision.reason, "idle", **_evidence(decision))
+        node.end(decision.reason, "idle", **self._facts(decision))
         return None
 
     def _tell(self, decision: Decision, now_s: float) -> None:
@@ -367,8 +374,13 @@ class Watch:
         after = self.after_s
         ends = None if not after or decision.state != "quiet" else round(float(after) - decision.quiet_s)
         self.node.say(
-            state=decision.state, why=decision.reason, idle_after_s=after, ends_in_s=ends, **_evidence(decision)
+            state=decision.state, why=decision.reason, idle_after_s=after, ends_in_s=ends, **self._facts(decision)
         )
+
+    def _facts(self, decision: Decision) -> dict[str, Any]:
+        """What was seen; with the last lines of a workload that has failed for good."""
+        has_failed = decision.sources.get("workload") == FAILED
+        return {**evidence(decision), **({"tail": self._tail()} if has_failed else {})}
 
     def _tail(self) -> list[str]:
         """Last lines of the workload, for who asks why."""
@@ -381,18 +393,6 @@ def _pause(node: Node) -> Any:
         time.sleep(float(node.config.get("drain_s") or 5) if node.clock is None else 0)
 
     return pause
-
-
-def _evidence(decision: Decision) -> dict[str, Any]:
-    rate = decision.tokens_per_s
-    return {
-        "quiet_s": round(decision.quiet_s),
-        "sources": {name: f"{word}: {text}" for name, (word, text) in decision.sources.items()},
-        "tokens_per_s": None if rate is None else round(rate, 1),
-        "running": decision.running,
-        "waiting": decision.waiting,
-        "findings": list(decision.findings),
-    }
 
 
 def watch(node: Node, looks: int | None = None) -> None:
@@ -441,15 +441,6 @@ def _written(path: Path, line: bytes) -> bool:
     finally:
         os.close(descriptor)
     return False
-
-
-def _seconds(text: str) -> float | None:
-    """Seconds of ``90s``, ``15m``, ``2h`` or ``7d``."""
-    unit_s = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(text[-1:])
-    try:
-        return None if unit_s is None else float(text[:-1]) * unit_s
-    except ValueError:
-        return None
 
 
 def _rfc3339(seconds: float) -> str:

@@ -12,6 +12,7 @@ from provisioner.cli.sandbox import command
 from provisioner.clouds.cloud import InstanceRequest, Placement
 from provisioner.clouds.sandbox.cloud import SandboxCloud
 from provisioner.errors import CapacityError, QuotaError, Throttled
+from provisioner.node.boot import Start, user_data
 from provisioner.units import GIB
 from provisioner.vocabulary import CapacityType
 
@@ -38,9 +39,9 @@ def gpuprov(capsys):
     return call
 
 
-def create(cloud, key: str = "token-1", placement: Placement = HERE):
+def create(cloud, key: str = "token-1", placement: Placement = HERE, **more):
     tags = {"gpuprov:stack-id": "stack-0001", "gpuprov:stack": "chat", "gpuprov:expires-at": "none"}
-    return cloud.create_instance(InstanceRequest(key, f"machine-{key}", placement, "ami-1", 100 * GIB, tags))
+    return cloud.create_instance(InstanceRequest(key, f"machine-{key}", placement, "ami-1", 100 * GIB, tags, **more))
 
 
 def document(result: tuple[int, str, str], kind: str) -> dict:
@@ -165,6 +166,31 @@ def test_telemetry(gpuprov, cloud):
     assert gpuprov("telemetry", "set", made.id, "--console", "hello")[0] == 0
     assert gpuprov("telemetry", "clear", made.id)[0] == 0
     assert gpuprov("telemetry", "show", made.id)[1] == ""
+
+
+def test_a_stack_names_its_machine(gpuprov, cloud):
+    made = create(cloud)
+    assert gpuprov("telemetry", "set", "chat", "cpu_percent=3")[0] == 0
+    samples = document(gpuprov("telemetry", "show", made.id, "--format", "json"), "telemetry")["samples"]
+    assert [sample["signals"] for sample in samples] == [{"cpu_percent": 3}]
+    assert gpuprov("telemetry", "set", "nobody", "cpu_percent=3")[0] == 4
+    other = create(cloud, "token-2")
+    code, _, err = gpuprov("telemetry", "set", "chat", "cpu_percent=3")
+    assert (code, made.id in err, other.id in err) == (2, True, True)
+
+
+def test_finish_and_a_dead_watcher(gpuprov, cloud):
+    config = {"run": True, "once": True, "idle_after_s": 1200}
+    made = create(cloud, user_data=user_data(config, Start(argv=["train"])))
+    gpuprov("clock", "advance", "10s")
+    done = document(gpuprov("finish", made.id, "--after", "2h", "--format", "json"), "finish")
+    assert (done["id"], done["exit_code"]) == (made.id, 0)
+    assert gpuprov("impair", made.id, "--watcher") == (0, "", f"{made.id}: its watcher is dead\n")
+    gpuprov("clock", "advance", "3h")
+    assert cloud.get_instance(HERE, made.id).state == "running"
+    assert gpuprov("impair", made.id, "--clear")[0] == 0
+    assert cloud.get_instance(HERE, made.id).state == "terminated"
+    assert gpuprov("finish", made.id)[0] == 4
 
 
 def test_bill(gpuprov, cloud):

@@ -309,6 +309,9 @@ def test_a_failed_workload_ends_the_machine_after_the_window(make_bench):
     bench = make_bench(run=True, once=True)
     bench.rig.write("unit", FAILED)
     assert bench.looks(7).index("off") == 5
+    shown = [line for line in bench.rig.lines if line["state"] in ("quiet", "idle")]
+    assert len(shown) >= 2
+    assert {tuple(line["tail"]) for line in shown} == {("last line of the workload",)}
 
 
 def test_a_machine_that_never_answers_is_ended_whatever_its_sensors_say(make_bench):

@@ -18,6 +18,7 @@ for _command in (
     limits.quota,
     events.reclaim,
     events.impair,
+    events.finish,
     events.vanish,
     events.clock,
     signals.telemetry,

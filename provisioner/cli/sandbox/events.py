@@ -1,4 +1,4 @@
-"""``sandbox reclaim``, ``vanish`` and ``clock``: what happens to machines from outside."""
+"""``sandbox reclaim``, ``impair``, ``finish``, ``vanish`` and ``clock``: what happens to machines."""
 
 from __future__ import annotations
 
@@ -35,21 +35,45 @@ def reclaim(instance_id: str, notice: timedelta | None, output: str) -> None:
 @click.argument("instance_id", metavar="ID")
 @click.option("--check", type=click.Choice(sorted(health.CHECKS)), help="Let this status check fail.")
 @click.option("--event", type=click.Choice(health.EVENTS), help="Let the cloud announce this event.")
+@click.option("--watcher", is_flag=True, help="Let its watcher and dead man's switch fail; `reap` alone ends it then.")
 @click.option("--after", metavar="DURATION", type=length, help="When the event begins (default: 24h).")
 @click.option("--clear", is_flag=True, help="Let it be well again.")
-def impair(instance_id: str, check: str | None, event: str | None, after: timedelta | None, clear: bool) -> None:
-    """Let machine ID ail: a failing status check, or an event that is announced; `refresh` and `status` show it."""
-    if [check is not None, event is not None, clear].count(True) != 1:
-        raise UsageError("say one of --check, --event and --clear")
+def impair(
+    instance_id: str, check: str | None, event: str | None, *, watcher: bool, after: timedelta | None, clear: bool
+) -> None:
+    """Let machine ID ail: a failing status check, an event that is announced, a dead watcher; `status` shows it."""
+    if [check is not None, event is not None, watcher, clear].count(True) != 1:
+        raise UsageError("say one of --check, --event, --watcher and --clear")
     if after is not None and event is None:
         raise UsageError("--after goes with --event")
     if clear:
         controls().heal(instance_id)
         settings.say(f"{instance_id} is well again")
         return
+    if watcher:
+        controls().kill_watcher(instance_id)
+        settings.say(f"{instance_id}: its watcher is dead")
+        return
     kind = health.CHECKS[check] if check is not None else str(event)
     controls().impair(instance_id, kind, (after or timedelta(hours=24)) if event is not None else None)
     settings.say(f"{instance_id}: {kind}")
+
+
+@click.command("finish")
+@click.argument("instance_id", metavar="ID")
+@click.option(
+    "--exit-code", type=click.IntRange(0, 255), default=0, show_default=True, help="What it ends with; 0 is done."
+)
+@click.option("--after", metavar="DURATION", type=length, help="When (default: now).")
+@click.option("--line", "lines", multiple=True, help="One of its last lines; may be repeated.")
+@format_option
+def finish(instance_id: str, exit_code: int, after: timedelta | None, lines: tuple[str, ...], output: str) -> None:
+    """Let the command of the workload on ID end for good: done, or failed after its restarts."""
+    moment = controls().finish(instance_id, exit_code, after or timedelta(0), lines)
+    if output == "json":
+        print_document("finish", id=instance_id, exit_code=exit_code, finished_at=format_time(moment))
+        return
+    click.echo(f"{instance_id}: its command ends with {exit_code} at {format_time(moment)}")
 
 
 @click.command("vanish")

@@ -11,7 +11,7 @@ import click
 from provisioner.cli import settings
 from provisioner.cli.groups import CommandGroup
 from provisioner.cli.sandbox.output import controls, format_option, print_document, print_table
-from provisioner.clouds.sandbox.metrics import PER_GPU, SCALARS, Sample
+from provisioner.clouds.sandbox.samples import PER_GPU, SCALARS, Sample
 from provisioner.errors import UsageError
 from provisioner.tags import format_time
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
+from provisioner.clouds.cloud import InstanceState
 from provisioner.clouds.sandbox import (
     bill,
     capacity,
@@ -18,25 +19,30 @@ from provisioner.clouds.sandbox import (
     journal,
     latencies,
     machines,
-    metrics,
     network,
     pools,
     power,
     quota,
+    samples,
     schema,
     storage,
+    watcher,
 )
 from provisioner.clouds.sandbox.call import Call
 from provisioner.clouds.sandbox.errors import DamagedFile
 from provisioner.clouds.sandbox.machines import Machine
 from provisioner.clouds.sandbox.prices import Market
 from provisioner.clouds.sandbox.store import Store
+from provisioner.clouds.sandbox.watcher import Node
 from provisioner.errors import NotFound, UsageError
 from provisioner.vocabulary import CapacityType
 
 
 class Controls:
-    """Limits, events, clock, faults, telemetry and bill of one sandbox file."""
+    """Limits, events, clock, faults, telemetry and bill of one sandbox file.
+
+    Where a machine is named, the name of its stack will do.
+    """
 
     def __init__(self, store: Store, host: clock.Host, market: Market) -> None:
         self._store = store
@@ -172,14 +178,59 @@ class Controls:
             begins_us = None if after is None else call.now_us + clock.duration_us(after)
             health.write(call.connection, machine.id, kind, begins_us)
 
+    def kill_watcher(self, instance_id: str) -> None:
+        """Let the watcher and the dead man's switch of a machine fail for good: only its owner, or ``reap``, ends it then.
+
+        Raises:
+            NotFound: there is no such machine.
+            UsageError: none run on it.
+        """
+        with self._act() as call:
+            machine, node = self._watched(call, instance_id)
+            machines.save(call.connection, replace(machine, node=watcher.killed(node, call.now_us)))
+
     def heal(self, instance_id: str) -> None:
-        """Let a machine be well again.
+        """Let a machine be well again, and what runs on it.
 
         Raises:
             NotFound: there is no such machine.
         """
         with self._act() as call:
-            health.clear(call.connection, self._machine(call, instance_id).id)
+            machine = self._machine(call, instance_id)
+            health.clear(call.connection, machine.id)
+            if machine.node is not None and machine.state is InstanceState.RUNNING:
+                turn = watcher.revived(machine.node, machine.tags, call.now_us)
+                power.take(call.connection, machine, turn, call.now_us)
+                power.settle(call.connection, call.now_us)
+
+    def finish(
+        self, instance_id: str, exit_code: int = 0, after: timedelta = timedelta(0), tail: Sequence[str] = ()
+    ) -> datetime:
+        """Let the command of a machine's workload end for good, now or later.
+
+        Args:
+            instance_id: the machine.
+            exit_code: what it ends with; any but 0 is a failure that its restarts have not mended.
+            after: when, from now.
+            tail: the last lines that it writes.
+
+        Returns:
+            When it ends.
+
+        Raises:
+            NotFound: there is no such machine.
+            UsageError: nothing runs on it that could end so, or the time is negative or endless.
+        """
+        with self._act() as call:
+            machine, node = self._watched(call, instance_id)
+            _refuse_finish(machine, node, exit_code)
+            if not timedelta(0) <= after <= clock.FURTHEST:
+                raise UsageError(f"a command ends within {clock.FURTHEST.days} days from now")
+            at_us = call.now_us + clock.duration_us(after)
+            coming = watcher.Finish(at_us, exit_code, tuple(tail))
+            machines.save(call.connection, replace(machine, node=replace(node, finish=coming)))
+            power.settle(call.connection, call.now_us)
+            return clock.from_us(at_us)
 
     def vanish(self, object_id: str) -> str:
         """Make a machine, disk or security group disappear without a trace; its bill ends.
@@ -233,28 +284,34 @@ class Controls:
 
     def set_telemetry(
         self, instance_id: str, signals: Mapping[str, Any], console: str | None = None
-    ) -> list[metrics.Sample]:
+    ) -> list[samples.Sample]:
         """Add a sample of signals, a line on the serial console, or both.
 
         Returns:
             The machine's samples, oldest first.
         """
         with self._act() as call:
+            instance_id = self._known(call, instance_id)
             if signals:
-                metrics.put(call.connection, instance_id, call.now_us, signals)
+                samples.put(call.connection, instance_id, call.now_us, signals)
+                power.sensed(call.connection, instance_id, call.now_us)
             if console is not None:
-                metrics.put_console(call.connection, instance_id, call.now_us, console)
-            return metrics.read(call.connection, instance_id)
+                power.write_console(call.connection, instance_id, call.now_us, console)
+            return samples.read(call.connection, instance_id)
 
     def clear_telemetry(self, instance_id: str) -> None:
         """Let a machine's telemetry go silent."""
         with self._act() as call:
-            metrics.clear(call.connection, instance_id)
+            instance_id = self._known(call, instance_id)
+            samples.clear(call.connection, instance_id)
+            power.sensed(call.connection, instance_id, call.now_us)
 
-    def telemetry(self, instance_id: str, since: datetime | None = None) -> list[metrics.Sample]:
+    def telemetry(self, instance_id: str, since: datetime | None = None) -> list[samples.Sample]:
         """A machine's samples, oldest first."""
         with self._act() as call:
-            return metrics.read(call.connection, instance_id, 0 if since is None else clock.to_us(since))
+            return samples.read(
+                call.connection, self._known(call, instance_id), 0 if since is None else clock.to_us(since)
+            )
 
     def bill(self, *, running_only: bool = False, stack_id: str | None = None) -> bill.Bill:
         """The bill up to now."""
@@ -275,8 +332,53 @@ class Controls:
             self._store.remove()
 
     @staticmethod
-    def _machine(call: Call, instance_id: str) -> Machine:
-        machine = machines.load(call.connection, instance_id)
-        if machine is None or machine.is_gone:
-            raise NotFound(f"there is no instance {instance_id} in the sandbox", remedy="see `gpuprov status`")
+    def _known(call: Call, name: str) -> str:
+        """The id of a machine, gone or not, from the id itself or from the name of its stack.
+
+        Raises:
+            NotFound: there never was such a machine.
+            UsageError: several machines of stacks of this name exist.
+        """
+        if machines.load(call.connection, name) is None:
+            found = machines.ids_of_stack(call.connection, name)
+            if len(found) > 1:
+                raise UsageError(f"several machines are of a stack {name!r}: {', '.join(found)}", remedy="name one")
+            name = found[0] if found else name
+        return samples.require(call.connection, name).id
+
+    @classmethod
+    def _machine(cls, call: Call, name: str) -> Machine:
+        machine = samples.require(call.connection, cls._known(call, name))
+        if machine.is_gone:
+            raise NotFound(f"there is no instance {name} in the sandbox", remedy="see `gpuprov status`")
         return machine
+
+    @classmethod
+    def _watched(cls, call: Call, instance_id: str) -> tuple[Machine, Node]:
+        """A running machine and what runs on it."""
+        machine = cls._machine(call, instance_id)
+        if machine.state is not InstanceState.RUNNING:
+            raise UsageError(f"{machine.id} is {machine.state}: nothing runs on it")
+        if machine.node is None:
+            raise UsageError(
+                f"{machine.id} was not started with a watcher of ours",
+                remedy="stop and start it, or make it by `gpuprov up`",
+            )
+        return machine, machine.node
+
+
+def _refuse_finish(machine: Machine, node: Node, exit_code: int) -> None:
+    """Refuse an end that the workload cannot have.
+
+    Raises:
+        UsageError: why.
+    """
+    if node.workload is None:
+        raise UsageError(f"{machine.id} is a bare machine: its spec has no `run`, so no command can end")
+    if node.ended is not None:
+        raise UsageError(f"the command on {machine.id} has ended already, with {node.ended.exit_code}")
+    if exit_code == 0 and not node.config.get("once"):
+        raise UsageError(
+            f"{machine.id} runs a server, which is started again when it ends",
+            remedy="--exit-code 1 plays one that fails for good",
+        )

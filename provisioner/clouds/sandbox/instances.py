@@ -8,7 +8,18 @@ from datetime import timedelta
 from fractions import Fraction
 
 from provisioner.clouds.cloud import Instance, InstanceRequest, InstanceState, Placement
-from provisioner.clouds.sandbox import capacity, health, latencies, machines, network, power, quota, spans, tokens
+from provisioner.clouds.sandbox import (
+    capacity,
+    health,
+    latencies,
+    machines,
+    network,
+    power,
+    quota,
+    spans,
+    tokens,
+    watcher,
+)
 from provisioner.clouds.sandbox.call import Call, Effect
 from provisioner.clouds.sandbox.clock import duration_us, from_us
 from provisioner.clouds.sandbox.errors import not_found, out_of_capacity, rejected, token_spent
@@ -181,14 +192,18 @@ def terminate(call: Call, placement: Placement, instance_id: str) -> None:
 
 
 def set_tags(call: Call, machine: Machine, tags: Mapping[str, str]) -> None:
-    """Write tags of a machine; the timer on it follows ``gpuprov:expires-at``.
+    """Write tags of a machine; the timer and the watcher on it follow.
 
     Raises:
         Rejected: a lifetime that nothing could keep.
     """
     merged = {**machine.tags, **tags}
     expires_us = _checked_expiry(machine.cloud, merged)
-    machines.save(call.connection, replace(machine, tags=merged, expires_us=expires_us))
+    machine = replace(machine, tags=merged, expires_us=expires_us)
+    if machine.node is not None and machine.state is InstanceState.RUNNING:
+        power.take(call.connection, machine, watcher.heard(machine.node, merged, call.now_us), call.now_us)
+    else:
+        machines.save(call.connection, machine)
     power.settle(call.connection, call.now_us)
     call.note(Effect.CHANGED, machine.id)
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from provisioner import tags as tag_keys
 from provisioner.clouds.cloud import End, Ended, InstanceState, Placement
-from provisioner.clouds.sandbox.clock import from_us, to_us
-from provisioner.tags import format_time
+from provisioner.clouds.sandbox import watcher
+from provisioner.clouds.sandbox.clock import to_us
+from provisioner.clouds.sandbox.watcher import Event, Node
 from provisioner.vocabulary import CapacityType
 
 ALIVE = (InstanceState.PENDING, InstanceState.RUNNING)
@@ -64,6 +65,8 @@ class Machine:
     root_iops: int | None = None
     """Bought for the root disk; ``None``: what its kind includes."""
     root_mib_per_s: int | None = None
+    node: Node | None = None
+    """What runs on it; ``None`` where it was started without anything of ours, or has not come up yet."""
 
     @property
     def placement(self) -> Placement:
@@ -91,20 +94,23 @@ class Due:
     """A change that time alone brings."""
 
     at_us: int
-    state: InstanceState
+    state: InstanceState | None
+    """What the machine becomes; ``None`` where that depends on what the event brings."""
     line: str | None = None
     """What the serial console says about it."""
+    event: Event | None = None
+    """What happens to what runs on it."""
 
 
 TAKEN_BACK = "spot: taken back by the cloud"
-"""Last line on the console of a machine that was taken back."""
+"""On the console of a machine that was taken back."""
 
 
 def next_due(machine: Machine) -> Due | None:
-    """The earliest change that comes by itself, or ``None``: end of a transition, reclaim, end of the lifetime.
+    """The earliest change that comes by itself, or ``None``: end of a transition, reclaim, end of the lifetime, or what runs on it.
 
     The lifetime is kept by a timer on the machine itself, so it fires only while the machine runs; one that starts with
-    its lifetime over ends as soon as its system is up.
+    its lifetime over ends as soon as its system is up. Of two changes at one moment the first of these comes first.
     """
     if machine.is_gone:
         return None
@@ -113,8 +119,8 @@ def next_due(machine: Machine) -> Due | None:
         changes.append(_end_of_transition(machine, machine.next_us))
     if machine.is_alive and machine.reclaim_us is not None:
         changes.append(_reclaim(machine, machine.reclaim_us))
-    if machine.state is InstanceState.RUNNING and machine.expires_us is not None:
-        changes.append(_lifetime_over(machine, max(machine.expires_us, machine.running_us or machine.created_us)))
+    if machine.state is InstanceState.RUNNING:
+        changes += _from_inside(machine)
     return min(changes, key=lambda change: change.at_us, default=None)
 
 
@@ -133,22 +139,35 @@ def _reclaim(machine: Machine, at_us: int) -> Due:
     return Due(at_us, state, TAKEN_BACK)
 
 
+def _from_inside(machine: Machine) -> list[Due]:
+    """What the timer and the watcher on a machine that runs will do."""
+    node, found = machine.node, []
+    if machine.expires_us is not None and not (node is not None and node.is_dead):
+        since_us = node.woke_us if node is not None else machine.running_us or machine.created_us
+        found.append(_lifetime_over(machine, max(machine.expires_us, since_us)))
+    event = None if node is None else watcher.next_event(node)
+    if event is not None:
+        found.append(Due(event[0], None, event=event[1]))
+    return found
+
+
 def _lifetime_over(machine: Machine, at_us: int) -> Due:
-    stops = machine.stop_on_shutdown and machine.can_stop
-    state = InstanceState.STOPPED if stops else InstanceState.TERMINATED
     # In the words of the watcher that ends a real one, so that `status` can tell why it ended.
-    said = {
-        "gpuprov": 1,
-        "at": format_time(from_us(at_us)),
-        "state": "dead-man",
-        "act": "stop" if stops else "terminate",
-    }
-    return Due(at_us, state, json.dumps({**said, "why": "its lifetime is over"}))
+    act, state = shutdown(machine)
+    return Due(at_us, state, watcher.line(at_us, state="dead-man", act=act, why="its lifetime is over"))
+
+
+def shutdown(machine: Machine) -> tuple[str, InstanceState]:
+    """What a shutdown from inside does to a machine, in the watcher's word, and what becomes of it."""
+    if machine.stop_on_shutdown and machine.can_stop:
+        return "stop", InstanceState.STOPPED
+    return "terminate", InstanceState.TERMINATED
 
 
 def ended(machine: Machine, console: Sequence[str]) -> Ended | None:
     """That a machine is stopped or gone since it was taken back; other ends are told by the lines themselves."""
-    is_taken = not machine.is_alive and len(console) > 0 and console[-1] == TAKEN_BACK
+    # What a stop does to a local disk is told after it.
+    is_taken = not machine.is_alive and TAKEN_BACK in console[-2:]
     return Ended(End.TAKEN_BACK, None) if is_taken else None
 
 
@@ -204,6 +223,15 @@ def load(connection: Connection, machine_id: str) -> Machine | None:
     return None if row is None else from_row(row)
 
 
+def ids_of_stack(connection: Connection, stack: str) -> list[str]:
+    """Ids of the machines that exist and carry the name of a stack."""
+    rows = connection.execute(
+        "SELECT id, tags FROM instances WHERE ended_us IS NULL AND vanished = 0 AND instr(tags, ?) ORDER BY seq",
+        (json.dumps(stack),),
+    )
+    return [str(row["id"]) for row in rows if json.loads(row["tags"]).get(tag_keys.STACK) == stack]
+
+
 def from_row(row: Row) -> Machine:
     """A machine from its row."""
     values = {name: row[name] for name in _NAMES}
@@ -213,6 +241,7 @@ def from_row(row: Row) -> Machine:
     values["tags"] = json.loads(values["tags"])
     values["stop_on_shutdown"] = bool(values["stop_on_shutdown"])
     values["vanished"] = bool(values["vanished"])
+    values["node"] = None if values["node"] is None else watcher.from_document(values["node"])
     return Machine(**values)
 
 
@@ -221,6 +250,7 @@ def _columns(machine: Machine) -> dict[str, Any]:
     values["capacity_type"] = str(machine.capacity_type)
     values["state"] = str(machine.state)
     values["tags"] = json.dumps(dict(machine.tags), sort_keys=True)
+    values["node"] = None if machine.node is None else watcher.document(machine.node)
     due = next_due(machine)
     values["due_us"] = None if due is None else due.at_us
     return values

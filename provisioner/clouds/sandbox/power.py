@@ -7,10 +7,14 @@ from sqlite3 import Connection
 from typing import Any
 
 from provisioner.clouds.cloud import InstanceState
-from provisioner.clouds.sandbox import machines, spans
-from provisioner.clouds.sandbox.machines import Machine
+from provisioner.clouds.sandbox import latencies, machines, samples, spans, watcher
+from provisioner.clouds.sandbox.clock import duration_us
+from provisioner.clouds.sandbox.machines import Due, Machine
 from provisioner.clouds.sandbox.spans import Meter
 from provisioner.clouds.sandbox.store import next_number
+from provisioner.clouds.sandbox.watcher import Boot, Event, Turn
+from provisioner.errors import InternalBug
+from provisioner.node.config import config_of
 
 _IP_FIRST = (198 << 24) + (18 << 16)
 _IP_COUNT = 1 << 17
@@ -23,9 +27,47 @@ def settle(connection: Connection, now_us: int) -> None:
     for row in rows:
         machine = machines.load(connection, row["id"])
         while machine is not None and (due := machines.next_due(machine)) is not None and due.at_us <= now_us:
-            if due.line is not None:
-                write_console(connection, machine.id, due.at_us, due.line)
-            machine = move(connection, machine, due.state, due.at_us)
+            machine = _carry_out(connection, machine, due)
+
+
+def _carry_out(connection: Connection, machine: Machine, due: Due) -> Machine:
+    """A change that has become due; the machine as it is then, written."""
+    if due.line is not None:
+        write_console(connection, machine.id, due.at_us, due.line)
+    if due.state is not None:
+        return move(connection, machine, due.state, due.at_us)
+    node, event = machine.node, due.event
+    if node is None or event is None:
+        raise InternalBug(f"a change of {machine.id} leads nowhere")
+    if event is Event.FINISHED and node.finish is not None:
+        resting = samples.calm(connection, machine, due.at_us)
+        node = replace(node, seen=samples.reading_of(resting.signals))
+    act, state = machines.shutdown(machine)
+    turn = watcher.happen(node, event, due.at_us, act)
+    machine = take(connection, machine, turn, due.at_us)
+    return move(connection, machine, state, due.at_us) if turn.ends else machine
+
+
+def take(connection: Connection, machine: Machine, turn: Turn, at_us: int) -> Machine:
+    """Write what a moment has brought to a machine's console and row."""
+    _write_lines(connection, machine.id, at_us, turn)
+    after = replace(machine, node=turn.node)
+    machines.save(connection, after)
+    return after
+
+
+def _write_lines(connection: Connection, machine_id: str, at_us: int, turn: Turn) -> None:
+    for said in turn.lines:
+        write_console(connection, machine_id, at_us, said)
+
+
+def sensed(connection: Connection, machine_id: str, at_us: int) -> None:
+    """Let what runs on a machine see the signals that hold now."""
+    machine = machines.load(connection, machine_id)
+    if machine is None or machine.node is None or machine.state is not InstanceState.RUNNING:
+        return
+    last = samples.last(connection, machine)
+    take(connection, machine, watcher.sensed(machine.node, samples.reading_of(last) if last else None, at_us), at_us)
 
 
 def move(
@@ -52,6 +94,10 @@ def move(
     """
     after = replace(machine, state=state, next_us=until_us, vanished=vanished)
     after = replace(after, **_consequences(after, at_us))
+    if machine.state is InstanceState.RUNNING and machine.node is not None:
+        after = replace(after, node=watcher.left(machine.node, at_us))
+    if after.state is InstanceState.RUNNING:
+        after = _booted(connection, after, at_us)
     if machine.is_alive and not after.is_alive:
         after = replace(after, public_ip=None)
         spans.end(connection, machine.id, at_us)
@@ -67,6 +113,20 @@ def move(
         connection.execute("UPDATE volumes SET attached_to = NULL WHERE attached_to = ?", (machine.id,))
     machines.save(connection, after)
     return after
+
+
+def _booted(connection: Connection, machine: Machine, at_us: int) -> Machine:
+    """With what its user data starts on it."""
+    config = config_of(machine.user_data)
+    if config is None:
+        return replace(machine, node=None)
+    ready = latencies.read(connection, "ready")
+    boot = Boot(
+        at_us, machine.tags, at_us + duration_us(ready.duration), measures=ready.duration != latencies.DEFAULTS["ready"]
+    )
+    turn = watcher.booted(config, boot, machine.node)
+    _write_lines(connection, machine.id, at_us, turn)
+    return replace(machine, node=turn.node)
 
 
 def _consequences(machine: Machine, at_us: int) -> dict[str, Any]:

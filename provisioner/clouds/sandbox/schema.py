@@ -7,7 +7,7 @@ from sqlite3 import Connection
 APPLICATION_ID = 0x67707276
 """Marks a SQLite file as a gpuprov sandbox (``gprv``)."""
 
-VERSION = 2
+VERSION = 3
 """Raised with every change of the tables. A newer file is refused by name; an older one gets what it lacks."""
 
 TABLES = {
@@ -23,7 +23,7 @@ TABLES = {
         compute_rate TEXT, root_rate TEXT, ip_rate TEXT,
         created_us INTEGER NOT NULL, visible_us INTEGER NOT NULL, next_us INTEGER, running_us INTEGER,
         expires_us INTEGER, reclaim_us INTEGER, ended_us INTEGER, vanished INTEGER NOT NULL, due_us INTEGER,
-        root_iops INTEGER, root_mib_per_s INTEGER
+        root_iops INTEGER, root_mib_per_s INTEGER, node TEXT
     """,
     "volumes": """
         seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, cloud TEXT NOT NULL, region TEXT NOT NULL,
@@ -70,15 +70,27 @@ TABLES = {
     """,
 }
 
-ADDED = (
-    "ALTER TABLE instances ADD COLUMN root_iops INTEGER",
-    "ALTER TABLE instances ADD COLUMN root_mib_per_s INTEGER",
-    "ALTER TABLE volumes ADD COLUMN iops INTEGER",
-    "ALTER TABLE volumes ADD COLUMN mib_per_s INTEGER",
-    "ALTER TABLE volumes ADD COLUMN speed_rate TEXT DEFAULT '0'",
-    f"CREATE TABLE health ({TABLES['health']})",
-)
-"""What a file of version 1 lacks."""
+ADDED = {
+    1: (
+        "ALTER TABLE instances ADD COLUMN root_iops INTEGER",
+        "ALTER TABLE instances ADD COLUMN root_mib_per_s INTEGER",
+        "ALTER TABLE volumes ADD COLUMN iops INTEGER",
+        "ALTER TABLE volumes ADD COLUMN mib_per_s INTEGER",
+        "ALTER TABLE volumes ADD COLUMN speed_rate TEXT DEFAULT '0'",
+        f"CREATE TABLE health ({TABLES['health']})",
+    ),
+    2: (
+        # What runs on a machine is played from its next start on.
+        "ALTER TABLE instances ADD COLUMN node TEXT",
+        # That its workload answers was made up at each reading; now it is a line like any other.
+        r"""
+        INSERT INTO console (instance_id, at_us, line) SELECT id, running_us,
+        '{"gpuprov": 1, "at": "' || strftime('%Y-%m-%dT%H:%M:%SZ', running_us / 1000000, 'unixepoch')
+        || '", "state": "ready"}' FROM instances WHERE state = 'running' AND user_data LIKE '%\"ready\": {%'
+        """,
+    ),
+}
+"""What a file of each earlier version lacks."""
 
 INDEXES = (
     "CREATE INDEX instances_due ON instances (due_us) WHERE due_us IS NOT NULL",
@@ -103,9 +115,11 @@ def create(connection: Connection) -> None:
 
 
 def upgrade(connection: Connection) -> None:
-    """Give a file of version 1 what it lacks, inside the caller's transaction; what bills in it bills on as before."""
-    for statement in ADDED:
-        connection.execute(statement)
+    """Give a file of an earlier version what it lacks, inside the caller's transaction; what bills in it bills on as before."""
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    for missing in range(version, VERSION):
+        for statement in ADDED[missing]:
+            connection.execute(statement)
     connection.execute(f"PRAGMA user_version={VERSION}")
 
 

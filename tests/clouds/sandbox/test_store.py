@@ -56,7 +56,9 @@ def test_a_file_of_version_1_gets_what_it_lacks_and_keeps_what_it_has(home):
     path = home / FILE_NAME
     connection = sqlite3.connect(path)
     old = {
-        "instances": schema.TABLES["instances"].replace(",\n        root_iops INTEGER, root_mib_per_s INTEGER", ""),
+        "instances": schema.TABLES["instances"].replace(
+            ",\n        root_iops INTEGER, root_mib_per_s INTEGER, node TEXT", ""
+        ),
         "volumes": schema.TABLES["volumes"].replace(", iops INTEGER, mib_per_s INTEGER, speed_rate TEXT", ""),
     }
     for name, columns in (schema.TABLES | old).items():
