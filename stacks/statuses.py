@@ -149,7 +149,7 @@ def _reason(status: Status) -> str | None:
     if status.ended:
         return f"{status.ended}; `gpuprov up` brings it back"
     said = status.decision or {}
-    end = ends.words(status.end, is_gone=not status.machines)
+    end = ends.words(status.end, str(status.state.outputs.get("cloud")), is_gone=not status.machines)
     is_open = said.get("why") and "act" not in said
     return end or (f"{said.get('state')}: {said['why']}{_until(said)}" if is_open else None)
 

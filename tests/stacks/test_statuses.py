@@ -170,7 +170,7 @@ class Cloud:
 
 @pytest.fixture
 def shown(home, site, monkeypatch):
-    def show(cloud, **more):
+    def show(cloud, /, **more):
         outputs = {**PLACE, **more, "instanceId": "i-1", "power": "running", "ready": True, "provider": "sandbox"}
         launch = {"urn": "urn:pulumi:whole::gpuprov::gpuprov:index:Launch::launch", "type": "gpuprov:index:Launch"}
         machine = {"urn": MACHINE, "type": "gpuprov:index:GpuInstance", "id": "i-1", "outputs": outputs}
@@ -245,6 +245,15 @@ def test_a_watchers_last_word_explains_only_a_shutdown_from_inside(shown, how, a
     found = shown(Cloud("terminated", listed=False, said=(SAID,), stopped_at=at, how=how))
     assert (found["state"] == "reaped") is is_its_own
     assert ("its lifetime is over" in found["notes"][0]) is is_its_own
+
+
+@pytest.mark.parametrize(
+    ("cloud", "said"),
+    [("aws", "EC2 took its capacity back, and alone starts it again"), ("gcp", "`gpuprov start` starts it")],
+)
+def test_who_starts_a_machine_that_was_taken_back_and_stopped(shown, cloud, said):
+    (note,) = shown(Cloud("stopped", how=End.TAKEN_BACK), cloud=cloud)["notes"]
+    assert said in note
 
 
 def test_a_console_that_cannot_be_read_hides_no_interruption(shown):

@@ -29,7 +29,7 @@ def list_objects(call: Call) -> list[BillableObject]:
             stopped_us = (
                 spans.last_end_us(call.connection, machine.id) if machine.state is InstanceState.STOPPED else None
             )
-            why = machines.ended(machine, power.read_console(call.connection, machine.id, 1)) if stopped_us else None
+            why = machines.ended(machine, power.read_console(call.connection, machine.id, 2)) if stopped_us else None
             found.extend(_of_machine(machine, rates, stopped_us, why))
     disks = [disk for disk in storage.read_all(call) if disk.visible_us <= call.now_us and _is_ours(disk.tags)]
     found.extend(_of_disk(disk, rates) for disk in disks)

@@ -103,7 +103,8 @@ class Due:
 
 
 TAKEN_BACK = "spot: taken back by the cloud"
-"""On the console of a machine that was taken back."""
+"""Line on the console of a machine that was taken back, its last but for ``DISK_LOST``."""
+DISK_LOST = "local disk: its data was lost with the stop"
 
 
 def next_due(machine: Machine) -> Due | None:
@@ -166,8 +167,8 @@ def shutdown(machine: Machine) -> tuple[str, InstanceState]:
 
 def ended(machine: Machine, console: Sequence[str]) -> Ended | None:
     """That a machine is stopped or gone since it was taken back; other ends are told by the lines themselves."""
-    # What a stop does to a local disk is told after it.
-    is_taken = not machine.is_alive and TAKEN_BACK in console[-2:]
+    said = [line for line in console if line != DISK_LOST]
+    is_taken = not machine.is_alive and said[-1:] == [TAKEN_BACK]
     return Ended(End.TAKEN_BACK, None) if is_taken else None
 
 

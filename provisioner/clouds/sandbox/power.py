@@ -106,7 +106,7 @@ def move(
         after = replace(after, public_ip=next_public_ip(connection))
         start_alive_spans(connection, after, at_us)
     if after.state is InstanceState.STOPPED and after.has_local_disk:
-        write_console(connection, after.id, at_us, "local disk: its data was lost with the stop")
+        write_console(connection, after.id, at_us, machines.DISK_LOST)
     if after.is_gone and not machine.is_gone:
         after = replace(after, ended_us=at_us)
         spans.end(connection, machine.root_volume_id, at_us)

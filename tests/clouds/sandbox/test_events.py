@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from provisioner.clouds.cloud import InstanceState
+from provisioner.clouds.cloud import End, Ended, InstanceState
 from provisioner.errors import NotFound, Rejected, TokenSpent, UsageError
 from provisioner.tags import format_time
 
@@ -230,3 +230,18 @@ def test_reset_takes_a_damaged_file_away(box):
         path.write_bytes(b"broken" * 1000)
     box.controls.reset()
     assert box.controls.bill().lines == ()
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_machine_that_was_taken_back_says_so_until_it_is_started(box, stops):
+    made = box.cloud.create_instance(_expiring(box, 1, placement=box.spot, stop_on_shutdown=stops))
+    box.clock.pass_time(minutes=5)
+    assert box.see(made).ended is None
+    box.controls.reclaim(made.id)
+    box.clock.pass_time(minutes=5)
+    assert box.see(made).ended == Ended(End.TAKEN_BACK, None)
+    listed = [thing.extra.get("ended") for thing in box.cloud.list_objects() if thing.id == made.id]
+    assert listed == (["taken-back"] if stops else [])
+    if stops:
+        box.cloud.start_instance(box.spot, made.id)
+        assert box.see(made).ended is None
