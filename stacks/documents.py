@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from provisioner.clouds.cloud import BillableObject, InstanceState
 from provisioner.tags import format_time
 from provisioner.units import decimal_string
+from stacks import foreign
 from stacks.inventory import Standing, object_document
 from stacks.outcome import Drift, Outcome
 from stacks.readiness import endpoint_of
@@ -152,10 +153,12 @@ def drift(found: Iterable[Drift]) -> list[dict[str, Any]]:
             "id": entry.id,
             "gone": entry.is_gone,
             "health": entry.ailment,
+            "foreign": [foreign.document(change) for change in entry.foreign],
+            "rules": list(entry.rules),
             "changes": {} if entry.is_gone else {k: {"from": a, "to": b} for k, (a, b) in entry.changed().items()},
         }
         for entry in found
-        if entry.is_gone or entry.changed() or entry.ailment is not None
+        if entry.is_gone or entry.changed() or entry.ailment is not None or entry.foreign or entry.rules
     ]
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from provisioner.clouds.cloud import ForeignChange
 from provisioner.errors import CloudError, GpuprovError, PolicyViolation
-from stacks import failures
+from stacks import failures, foreign
 from stacks.failures import Attempt
 from stacks.health import OK
 from stacks.state import GPU_INSTANCE
@@ -24,8 +25,8 @@ _PARTIAL_FAILURE = 1
 
 Source: pulumi/pulumi sdk/go/common/resource/status.go.
 """
-_STATED = ("offers", "workload")
-"""Outputs that repeat what the program states: no cloud shows them, so a refresh that reads them anew has found nothing."""
+_STATED = ("offers", "workload", "asked")
+"""Outputs that repeat what the program states or a call asked for: no cloud shows them, so a refresh finds nothing there."""
 _KIND_OF_STEP = {
     "create": "create",
     "create-replacement": "replace",
@@ -95,6 +96,16 @@ class Drift:
         """What is wrong with a machine that runs, found now or before; ``None`` where nothing is, or that is not known."""
         found = self.after.get("health")
         return None if self.is_gone or found in (None, OK) else str(found)
+
+    @property
+    def foreign(self) -> tuple[ForeignChange, ...]:
+        """What somebody has changed on a machine by hand, now or before; empty once it is as it was asked for."""
+        return () if self.is_gone else foreign.read(self.after.get("foreignChanges"))
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Rules of the machine's group that are other than the spec's, changed now or before."""
+        return () if self.is_gone else tuple(str(rule) for rule in self.after.get("foreignRules") or ())
 
     def changed(self) -> dict[str, tuple[Any, Any]]:
         """Outputs that differ: name -> (state, cloud). What the state never knew is learned, and no difference."""

@@ -21,6 +21,7 @@ from provisioner.planner.documents import plan_document, plan_from_document
 from provisioner.report.tables import print_plan
 from provisioner.units import HOURS_PER_MONTH, format_usd
 from provisioner.workload.load import Loaded, load
+from stacks.altered import refuse_altered
 from stacks.apply import (
     Applied,
     ApplyFailed,
@@ -122,6 +123,7 @@ def _apply(
     progress.is_on = False
     seen = preview(session, decision)
     show_preview(seen)
+    refuse_altered(order.stack, decision.inputs, seen)
     if not is_settled(seen, session.state()):
         options.confirm(f"Carry this out as stack {order.stack!r}?", yes=yes)
     progress.is_on = True

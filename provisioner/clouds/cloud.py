@@ -171,6 +171,8 @@ class Volume:
     state: str = "available"
     speed: DiskSpeed | None = None
     """What it is made to do, bought or included; ``None`` where its kind is not made to do anything, or that does not show."""
+    kind: str | None = None
+    """The cloud's own name of what it is, where somebody can change it: ``gp3``."""
 
 
 AGE_UNKNOWN = "age_unknown"
@@ -233,6 +235,45 @@ class Health:
     ailments: tuple[Ailment, ...] = ()
     unknown: str | None = None
     """Why it could not be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a machine was asked for, as far as somebody can change it afterwards. ``None`` where that is not known."""
+
+    placement: Placement | None = None
+    image: str | None = None
+    root_volume_bytes: int | None = None
+    root_speed: DiskSpeed | None = None
+    """Bought for the root disk; ``None``: what its kind includes."""
+    stop_on_shutdown: bool | None = None
+    security_groups: tuple[str, ...] = ()
+    data_disks: tuple[str, ...] = ()
+
+
+ROOT_SPEED = "speed of the root disk"
+"""A change that ``set_root_speed`` puts right."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignChange:
+    """One thing about a machine that is other than it was asked for: somebody has changed it."""
+
+    what: str
+    """For people: ``instance type``."""
+    wanted: str
+    found: str
+    undo: str | None = None
+    """What a person does about it; ``None``: nothing, since ``up`` puts it right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A machine beside what it was asked for."""
+
+    changes: tuple[ForeignChange, ...] = ()
+    unknown: str | None = None
+    """Why a part of it could not be told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,16 @@ from typing import Any
 
 from provisioner import tags
 from provisioner.catalog.disk_kinds import INCLUDED_SPEED
-from provisioner.clouds.cloud import Instance, InstanceState
+from provisioner.clouds.cloud import ROOT_SPEED, Instance, InstanceState
 from provisioner.errors import CapacityError, GpuprovError, NotFound, QuotaError
 from provisioner.units import DiskSpeed
 from provisioner.vocabulary import CapacityType
-from stacks import failures, health
+from stacks import failures, foreign, health
 from stacks.failures import Attempt
 from stacks.provider import instance_diff, journal, shutdown
+from stacks.provider.alterations import CHANGES, RULES, Alterations, asked_of
 from stacks.provider.disks import Zone, lost_words
-from stacks.provider.failover import Failed, Failover, Unfinished, access
+from stacks.provider.failover import Failed, Failover, Unfinished
 from stacks.provider.identity import Slot
 from stacks.provider.inputs import (
     ROOT_VOLUME_BYTES,
@@ -171,7 +172,10 @@ class GpuInstances:
                     )
             except GpuprovError as error:
                 raise ProviderFailure(error) from error
-            moved = inputs.root_speed != _root_speed(before)
+            altered = foreign.read(before.get(CHANGES))
+            mended = [change for change in altered if change.undo is None]
+            # One that somebody has changed is given its own again.
+            moved = any(change.what == ROOT_SPEED for change in mended) or inputs.root_speed != _root_speed(before)
             upkeep = Upkeep(
                 self.session,
                 slot,
@@ -180,9 +184,13 @@ class GpuInstances:
                 instance,
                 list(state.volume_ids),
                 (inputs.root_speed or INCLUDED_SPEED) if moved else None,
+                state.asked,
+                is_altered=bool(mended),
             )
             after = self._keep_up(upkeep, news, instance_diff.expiry_after(before, inputs.workload, state))
-        return self._outputs(after, news)
+        return self._outputs(after, news) | wrap_map(
+            {CHANGES: [foreign.document(change) for change in foreign.left(altered)]}
+        )
 
     def read(self, urn: str, olds: Properties, inputs: Properties) -> Found:
         """The machine as it is now; gone without a trace is gone."""
@@ -199,30 +207,23 @@ class GpuInstances:
             self.session.warn(urn, lost_words(volume_id))
         if is_loss(state.power, instance) and self.session.is_shared:
             Unavailable(self.session.home).note_loss(instance.placement, self.session.cloud.now())
-        stated: Mapping[str, Any] = plain_map(inputs).get("tags") or {}
+        given = InstanceInputs.read(plain_map(inputs))
+        known = state.asked if instance.id == state.instance_id else None
         now = MachineState.of(
-            self.session.provider, state.stack_id, instance, attached, state.groups, state.attempts, stated
+            self.session.provider,
+            state.stack_id,
+            instance,
+            attached,
+            state.groups,
+            state.attempts,
+            given.tags,
+            asked_of(given, slot, instance, known),
         )
         if instance.state is InstanceState.RUNNING:
             now = replace(now, health=self._health(urn, instance))
-        outputs = {**self._outputs(now, olds), **echo(inputs, ECHOED), **self._opened(urn, olds, now)}
+        altered = Alterations(self.session, urn).look(olds, given, now)
+        outputs = {**self._outputs(now, olds), **echo(inputs, ECHOED), **altered}
         return Found(instance.id, outputs, inputs)
-
-    def _opened(self, urn: str, olds: Properties, now: MachineState) -> Properties:
-        """The output that tells of rules which somebody has changed on the machine's group; empty where they are the spec's.
-
-        A port that was opened by hand stays open until the next ``up``, so a refresh must show it.
-        """
-        opened: list[str] = []
-        here = (now.placement.cloud, now.placement.region)
-        for group in (group for group in now.groups if (group.cloud, group.region) == here and not now.is_gone):
-            cidrs, ports = access(at("workload", plain_map(olds), read_mapping))
-            opened += self.session.cloud.foreign_rules(group.placement, group.id, cidrs, ports)
-        if opened:
-            self.session.tell(
-                urn, f"security group: {'; '.join(opened)}, and the spec says otherwise; `up` puts it right"
-            )
-        return wrap_map({"foreignRules": opened})
 
     def delete(self, urn: str, olds: Properties) -> None:
         """End the machine, and any other of its slot, and the groups; return when the cloud confirms it.
@@ -323,7 +324,7 @@ class GpuInstances:
 
     def _outputs(self, state: MachineState, inputs: Properties) -> Properties:
         """The machine's outputs with the inputs that they repeat; tags that hold a secret stay sealed."""
-        written = wrap_map({**state.outputs(), "foreignRules": []})
+        written = wrap_map({**state.outputs(), RULES: [], CHANGES: []})
         written["cloudTags"] = replaced(inputs.get("tags"), state.cloud_tags)
         return {**echo(inputs, ECHOED), **written}
 

@@ -8,7 +8,9 @@ from typing import Any
 from provisioner import tags
 from provisioner.clouds.cloud import InstanceState
 from provisioner.errors import GpuprovError, Rejected, UsageError
+from stacks import foreign
 from stacks.provider import lifetime, shutdown
+from stacks.provider.alterations import CHANGES, RULES
 from stacks.provider.disks import Zone, move_steps, refuse_to_shrink
 from stacks.provider.identity import Slot, object_tags
 from stacks.provider.inputs import (
@@ -110,7 +112,18 @@ def _reasons_for_new(
         return {}
     is_root_known = olds.get("rootVolume") is not None and ("rootVolume" in known or "rootVolume" not in news)
     wanted = Wanted(at("offers", known, read_offers), at("workload", known, read_mapping), root_volume(known))
-    return reasons_for_new(wanted, state.placement, state.image, root_volume(olds) if is_root_known else None)
+    root_bytes = root_volume(olds) if is_root_known else None
+    reasons = reasons_for_new(wanted, state.placement, state.image, root_bytes)
+    if state.asked is None or _is_ahead(state, news):
+        return reasons
+    # What somebody has changed by hand is told, and is no reason to end a machine: as it was asked for it could stay.
+    return {} if not reasons else reasons_for_new(wanted, state.asked.placement, state.asked.image, root_bytes)
+
+
+def _is_ahead(state: MachineState, news: Mapping[str, Any]) -> bool:
+    """Whether the launch is one for another machine."""
+    generation = _mapping(news.get("launch")).get("generation", UNKNOWN)
+    return generation is UNKNOWN or int(generation) > state.generation
 
 
 def _check_replacement(
@@ -130,10 +143,7 @@ def _check_replacement(
                 f"the data disks of the machine are in {zone.zone}, and no offer is there",
                 remedy=move_steps("them", "the new zone"),
             )
-    launch = _mapping(news.get("launch"))
-    generation = launch.get("generation", UNKNOWN)
-    is_ahead = "launch" in reasons or generation is UNKNOWN or int(generation) > state.generation
-    if not is_missing and not is_ahead:
+    if not is_missing and "launch" not in reasons and not _is_ahead(state, news):
         raise UsageError(
             f"a new machine is needed ({'; '.join(reasons.values())}), but its launch is still of generation "
             f"{state.generation}; nothing was changed",
@@ -186,8 +196,10 @@ def _changes_in_place(
         return changed
     if len(volumes) != len(state.volume_ids):
         changed["volumes"] = False
-    if olds.get("foreignRules"):
+    if olds.get(RULES):
         changed["workload"] = False  # its `access`
+    if any(change.undo is None for change in foreign.read(olds.get(CHANGES))):
+        changed["workload"] = False
     if "workload" in known and ("tags" in known or "tags" not in news):
         stated = at("tags", known, read_tags) if known.get("tags") else {}
         owner = _mapping(news.get("launch")).get("owner")

@@ -14,6 +14,7 @@ from provisioner.clouds.cloud import BillableObject, Instance, InstanceState, Pl
 from provisioner.errors import NotFound, Rejected, UsageError
 from provisioner.vocabulary import CapacityType
 from stacks.provider import journal, lifetime
+from stacks.provider.asked import placement_asked
 from stacks.provider.failover import PERMIT, image_of, pool
 from stacks.provider.gpu_instance import checked_root_volume
 from stacks.provider.identity import Slot, owner_of
@@ -188,7 +189,7 @@ class Launches:
         if not seen.live:
             return Decision(moved | stale)
         current = seen.live[0]
-        forced = self._forced(before, known, current, run=run if "runDigest" in stale else None)
+        forced = self._forced(facts, before, known, current, run=run if "runDigest" in stale else None)
         if not forced:
             return Decision(moved)
         is_fresh = self.session.cloud.now() - facts.created_at <= PERMIT
@@ -214,17 +215,34 @@ class Launches:
         return stale
 
     def _forced(
-        self, before: Mapping[str, Any], known: Mapping[str, Any], current: Instance, *, run: str | None
+        self,
+        facts: LaunchFacts,
+        before: Mapping[str, Any],
+        known: Mapping[str, Any],
+        current: Instance,
+        *,
+        run: str | None,
     ) -> dict[str, str]:
         """Why the live machine cannot stay."""
         wanted = Wanted(at("offers", known, read_offers), at("workload", known, read_mapping), root_volume(known))
         root_bytes = root_volume(before) if before.get("rootVolume") is not None else None
         reasons = reasons_for_new(wanted, current.placement, current.image, root_bytes)
+        if reasons and (asked := self._asked(facts, wanted, current)) is not None:
+            # A machine that somebody has changed by hand is not ended for it: as it was asked for it could stay.
+            reasons = reasons_for_new(wanted, asked, image_of(facts, asked), root_bytes)
         if run is not None:
             told = current.tags.get(tags.RUN_DIGEST, run)
             if told != run and self.session.cloud.stop_refusal(current.placement, current.id) is not None:
                 reasons["runDigest"] = "the machine has to run something else, and cannot be told so"
         return reasons
+
+    def _asked(self, facts: LaunchFacts, wanted: Wanted, current: Instance) -> Placement | None:
+        """The place that the live machine was asked for, where this launch asked for it."""
+        if generation_of(current) != facts.generation:
+            return None
+        slot = Slot(facts.stack_id, "", current.tags.get(tags.RESOURCE, ""))
+        offers = (*wanted.offers, *places_of(tuple(facts.image)))
+        return placement_asked(current, slot, facts.generation, offers)
 
     def _observe_surely(self, facts: LaunchFacts, values: Mapping[str, Any]) -> Observed:
         """As ``_observe``; that no machine lives counts only where several readings in a row say so."""

@@ -12,6 +12,7 @@ from provisioner.clouds.cloud import Instance, InstanceState, Placement
 from provisioner.errors import UsageError
 from provisioner.vocabulary import CapacityType
 from stacks.failures import Attempt
+from stacks.provider.asked import Asked
 from stacks.provider.machine import generation_of
 
 ECHOED = ("workload", "rootVolume", "rootSpeed", "volumes", "tags")
@@ -37,6 +38,7 @@ OUTPUTS = (
     "power",
     "health",
     "attempts",
+    "asked",
     "securityGroups",
     "cloudTags",
 )
@@ -88,6 +90,8 @@ class MachineState:
     cloud_tags: Mapping[str, str]
     groups: tuple[Group, ...]
     attempts: tuple[Attempt, ...]
+    asked: Asked | None = None
+    """What its create call asked for, which somebody may have changed since; ``None`` where an earlier version made it."""
     health: str | None = None
     """What a refresh was told of it while it ran: ``ok``, or what is wrong; ``None`` where that is not known."""
 
@@ -106,6 +110,7 @@ class MachineState:
         groups: Sequence[Group],
         attempts: Sequence[Attempt],
         stated: Mapping[str, str],
+        asked: Asked | None,
     ) -> MachineState:
         """The state of a machine as the cloud shows it.
 
@@ -117,6 +122,7 @@ class MachineState:
             groups: security groups.
             attempts: offers tried for it.
             stated: tags of the inputs; with our own they are the ones that are watched.
+            asked: what its create call asked for.
         """
         return cls(
             provider=provider,
@@ -134,6 +140,7 @@ class MachineState:
             cloud_tags={k: v for k, v in instance.tags.items() if k.startswith(tags.PREFIX) or k in stated},
             groups=tuple(groups),
             attempts=tuple(attempts),
+            asked=asked,
         )
 
     @classmethod
@@ -178,6 +185,7 @@ class MachineState:
             cloud_tags=dict(outputs.get("cloudTags") or {}),
             groups=tuple(Group(g["cloud"], g["region"], g["id"]) for g in outputs.get("securityGroups") or ()),
             attempts=tuple(Attempt.from_document(entry) for entry in outputs.get("attempts") or ()),
+            asked=Asked.read(outputs.get("asked")),
             health=outputs.get("health"),
         )
 
@@ -205,6 +213,7 @@ class MachineState:
             "power": self.power.value,
             "health": self.health,
             "attempts": [attempt.to_document() for attempt in self.attempts],
+            "asked": self.asked.document() if self.asked is not None else None,
             "securityGroups": [{"cloud": g.cloud, "region": g.region, "id": g.id} for g in self.groups],
             "cloudTags": dict(self.cloud_tags),
         }

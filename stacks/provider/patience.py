@@ -16,10 +16,12 @@ from provisioner.clouds.cloud import (
     BillableObject,
     Cloud,
     Health,
+    Inspection,
     Instance,
     InstanceRequest,
     Placement,
     Signals,
+    Terms,
     Volume,
     VolumeRequest,
 )
@@ -35,7 +37,7 @@ from provisioner.errors import (
     TokenSpent,
 )
 from provisioner.units import DiskSpeed
-from stacks import health
+from stacks import foreign, health
 from stacks.clouds import Walled, list_within
 from stacks.provider.lifeline import Lifeline
 
@@ -167,6 +169,14 @@ class PatientCloud(Cloud):
     def read_health(self, placement: Placement, instance_id: str) -> Health | None:
         """How a running machine is; ``None`` where its cloud tells no such thing."""
         return self._ask(lambda: health.look(self.cloud, placement, instance_id))
+
+    def inspect(self, placement: Placement, instance_id: str, terms: Terms) -> Inspection:
+        """What somebody has changed on a machine; see ``stacks.foreign``."""
+        return self._ask(lambda: foreign.inspect(self.cloud, placement, instance_id, terms))
+
+    def put_right(self, placement: Placement, instance_id: str, terms: Terms) -> None:
+        """Change back what can be; see ``stacks.foreign``."""
+        self._ask(lambda: foreign.put_right(self.cloud, placement, instance_id, terms), makes=True)
 
     def read_console(self, placement: Placement, instance_id: str) -> tuple[str, ...]:
         """See ``Cloud.read_console``."""

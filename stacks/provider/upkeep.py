@@ -11,6 +11,8 @@ from provisioner.node.packing import packed_user_data
 from provisioner.reaper.ending import STOP
 from provisioner.units import DiskSpeed
 from stacks.provider import lifetime, node, shutdown
+from stacks.provider.alterations import asked_of, terms_of
+from stacks.provider.asked import Asked
 from stacks.provider.failover import Failover
 from stacks.provider.identity import Slot, object_tags
 from stacks.provider.inputs import SPEED_CLOUDS, InstanceInputs, Power
@@ -31,6 +33,10 @@ class Upkeep:
     volume_ids: list[str] = field(default_factory=list)
     root_speed: DiskSpeed | None = None
     """What the root disk is given now; ``None`` leaves the one it was made with."""
+    asked: Asked | None = None
+    """What the state says that the machine was asked for; ``None`` where it has just been made or taken over."""
+    is_altered: bool = False
+    """Whether somebody has changed it by hand, and some of that can be put right."""
 
     @property
     def state(self) -> MachineState:
@@ -44,7 +50,14 @@ class Upkeep:
             groups,
             self.walk.attempts,
             self.inputs.tags,
+            self._asked(),
         )
+
+    def _asked(self) -> Asked:
+        found = asked_of(self.inputs, self.slot, self.instance, self.asked)
+        if self.asked is not None:
+            return found
+        return replace(found, stops=node.stops(self.inputs.workload, self.inputs.node, found.placement))
 
     def run(self, expires_at: str | None = None) -> None:
         """All steps.
@@ -65,6 +78,8 @@ class Upkeep:
         if self.inputs.power is Power.RUNNING:
             self._start()
         self._attach_disks()
+        if self.is_altered:
+            self.session.cloud.put_right(self.instance.placement, self.instance.id, terms_of(self.inputs, self.state))
         self._set_root_speed()
         self._set_shutdown()
         if self.inputs.power is Power.STOPPED:

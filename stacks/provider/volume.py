@@ -26,6 +26,8 @@ from stacks.provider.inputs import failures as wrong_inputs
 from stacks.provider.session import Checked, Created, Difference, Found, Session, cloud_settings, echo, settings_output
 from stacks.provider.values import Properties, has_unknown, plain_map, replaced, wrap_map
 
+DISK_KIND = "gp3"
+"""Disks that have a speed to choose; a cloud with others tells no kind."""
 _ECHOED = ("stackId", "name", "size", "offers", "speed")
 
 
@@ -86,7 +88,7 @@ class Volumes:
             raise refuse_to_shrink(before["name"], before["size"], known["size"])
         elif known["size"] > before["size"] or known["size"] > before.get("diskSize", known["size"]):
             changed["size"] = False
-        if not has_unknown(values.get("speed")) and _speed(known) != _speed(before):
+        if not has_unknown(values.get("speed")) and (_speed(known) != _speed(before) or _is_other(before, known)):
             changed["speed"] = False
         if "offers" in known and self._must_look(before, known):
             changed["offers"] = False
@@ -114,7 +116,8 @@ class Volumes:
         disk = self._find(urn, before, values)
         size_bytes = at("size", values, read_size)
         if disk is not None:
-            bought = _speed(values) or (INCLUDED_SPEED if before.get("speed") else None)
+            is_changed = bool(before.get("speed")) or _is_other(before, values)
+            bought = _speed(values) or (INCLUDED_SPEED if is_changed else None)
             speed = bought if disk.cloud in SPEED_CLOUDS else None
             if disk.size_bytes < size_bytes or speed not in (None, disk.speed):
                 size_bytes = max(size_bytes, disk.size_bytes)
@@ -180,6 +183,8 @@ class Volumes:
             "zone": disk.zone,
             "diskSize": disk.size_bytes,
         }
+        if disk.kind is not None:
+            binding["diskSpeed"] = _words(disk.kind, disk.speed)
         if disk.speed is not None and (inputs.get("speed") is not None or disk.speed != INCLUDED_SPEED):
             binding["speed"] = speed_document(disk.speed)
         return outputs | wrap_map(binding)
@@ -189,6 +194,17 @@ def _speed(values: Mapping[str, Any]) -> DiskSpeed | None:
     """What a disk is made to do beyond what is included, of inputs or outputs."""
     speed = at("speed", values, read_speed) if values.get("speed") else None
     return None if speed == INCLUDED_SPEED else speed
+
+
+def _words(kind: str, speed: DiskSpeed | None) -> str:
+    """What a disk is, for people: ``gp3, 3000 IOPS, 125 MiB/s``."""
+    return kind if speed is None else f"{kind}, {speed.iops} IOPS, {speed.mib_per_s} MiB/s"
+
+
+def _is_other(before: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    """Whether the disk was last seen as another kind, or with another speed, than it should have."""
+    found = before.get("diskSpeed")
+    return found is not None and found != _words(DISK_KIND, _speed(known) or INCLUDED_SPEED)
 
 
 def _bound(values: Mapping[str, Any]) -> Placement | None:

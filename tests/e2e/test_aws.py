@@ -101,6 +101,21 @@ def test_a_stack_lives_and_ends_on_aws(fake, tmp_path):
     assert bench.run("start", bench.name).out.splitlines()[-1] == "stack demo: running"
     seen = bench.run("preview", str(bench.spec), "--cloud", "aws", "--format", "json")
     assert (seen.document["drift"], seen.document["changes"]["same"]) == ([], 3), seen.err
+    machine = aws_rules.machine("us-east-1", outputs["instance_id"])
+    machine.instance_type = "g6.2xlarge"  # after a stop by hand
+    shown = bench.run("preview", str(bench.spec))
+    assert shown.code == 0, shown.err
+    change = f"aws ec2 modify-instance-attribute --instance-id {machine.id} --instance-type Value=g6.xlarge --region us-east-1"
+    assert "instance type is g6.2xlarge, not g6.xlarge; aws ec2 stop-instances" in shown.out
+    assert change in shown.out
+    refused = up(bench)
+    assert refused.code == 4, refused.err
+    assert "nothing was changed" in refused.document["error"]["message"]
+    assert "instance type is g6.2xlarge, not g6.xlarge" in refused.document["error"]["message"]
+    assert change in refused.document["error"]["remedy"]
+    assert "gpuprov down demo --keep-data" in refused.document["error"]["remedy"]
+    assert len(fake.of("RunInstances")) == 2
+    assert fake.of("TerminateInstances") == []
 
     aws_rules.terminate("us-east-1", outputs["instance_id"])
     seen = bench.run("refresh", bench.name)

@@ -74,7 +74,8 @@ def test_a_stack_lives_and_ends(bench):
 
 
 def test_stop_start_and_drift(make_bench):
-    bench = make_bench(extra="lifecycle: {pattern: bursty, max_lifetime: 12h}")
+    types = "placement: {regions: [us-east-1], instance_types: [g6.xlarge, g6.2xlarge]}"
+    bench = make_bench(extra=f"lifecycle: {{pattern: bursty, max_lifetime: 12h}}\n{types}")
     made = bench.up().document["outputs"]
     expiry = made["expires_at"]
     assert expiry != "none"
@@ -112,12 +113,18 @@ def test_stop_start_and_drift(make_bench):
     assert same.document["outputs"]["expires_at"] == outputs["expires_at"]
 
     bench.sandbox("impair", made["instance_id"], "--check", "system")
+    bench.sandbox("alter", made["instance_id"], "--instance-type", "g6.2xlarge", "--root-speed", "6000:500")
     for command in (("refresh", "demo"), ("preview", str(bench.spec))):
         shown = bench.run(*command, "--format", "json")
         assert shown.code == 0, shown.err
         (entry,) = [one for one in shown.document["drift"] if one["name"] == "instance"]
         assert "the host's status check fails" in entry["health"]
         assert entry["gone"] is False
+        altered = {one["what"]: (one["found"], one["wanted"]) for one in entry["foreign"]}
+        assert altered == {
+            "instance type": ("g6.2xlarge", made["instance_type"]),
+            "speed of the root disk": ("6000 IOPS, 500 MiB/s", "3000 IOPS, 125 MiB/s"),
+        }
     told = bench.run("status", "demo", "--format", "json").document["stacks"][0]
     assert told["state"] == "running"
     assert any("stop and start it" in note for note in told["notes"])
@@ -125,6 +132,12 @@ def test_stop_start_and_drift(make_bench):
     assert kept.code == 0, kept.err
     assert "is impaired: the host's status check fails" in kept.err
     assert kept.document["outputs"]["instance_id"] == made["instance_id"]
+    # The spec allows the other type, so the machine is kept, told, and counted at its own price; its disk is put right.
+    assert kept.document["outputs"]["instance_type"] == "g6.2xlarge"
+    assert kept.document["price_usd_per_hour"] == bench.machines()[0].price_usd_per_hour
+    assert "instance type is g6.2xlarge, not g6.xlarge; gpuprov sandbox alter" in kept.err
+    (after,) = [one for one in bench.run("refresh", "demo", "--format", "json").document["drift"] if one["foreign"]]
+    assert [one["what"] for one in after["foreign"]] == ["instance type"]
 
     bench.sandbox("vanish", made["instance_id"])
     drifted = bench.run("refresh", "demo", "--format", "json")

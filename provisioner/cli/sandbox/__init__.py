@@ -19,6 +19,7 @@ for _command in (
     events.reclaim,
     events.impair,
     events.finish,
+    events.alter,
     events.vanish,
     events.clock,
     signals.telemetry,

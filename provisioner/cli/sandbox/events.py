@@ -13,7 +13,7 @@ from provisioner.clouds.sandbox import health
 from provisioner.clouds.sandbox.cloud import SandboxCloud
 from provisioner.errors import UsageError
 from provisioner.tags import format_time
-from provisioner.units import format_duration
+from provisioner.units import DiskSpeed, format_duration
 
 
 @click.command("reclaim")
@@ -74,6 +74,31 @@ def finish(instance_id: str, exit_code: int, after: timedelta | None, lines: tup
         print_document("finish", id=instance_id, exit_code=exit_code, finished_at=format_time(moment))
         return
     click.echo(f"{instance_id}: its command ends with {exit_code} at {format_time(moment)}")
+
+
+@click.command("alter")
+@click.argument("instance_id", metavar="ID")
+@click.option("--instance-type", metavar="TYPE", help="Make it another type, as after a stop, a change and a start.")
+@click.option("--shutdown", type=click.Choice(("stop", "terminate")), help="What a shutdown from inside does.")
+@click.option("--root-speed", metavar="IOPS:MIBPS", help="Speed of its root disk, such as 6000:500.")
+def alter(instance_id: str, instance_type: str | None, shutdown: str | None, root_speed: str | None) -> None:
+    """Change machine ID as somebody at the console would, behind gpuprov's back; `refresh` and `preview` show it."""
+    if instance_type is None and shutdown is None and root_speed is None:
+        raise UsageError("say one of --instance-type, --shutdown and --root-speed")
+    controls().alter(
+        instance_id,
+        instance_type=instance_type,
+        stops=None if shutdown is None else shutdown == "stop",
+        root_speed=None if root_speed is None else _speed(root_speed),
+    )
+    settings.say(f"{instance_id} is changed")
+
+
+def _speed(text: str) -> DiskSpeed:
+    iops, _, mib_per_s = text.partition(":")
+    if not iops.isdecimal() or not mib_per_s.isdecimal():
+        raise UsageError(f"--root-speed is IOPS:MIBPS, not {text!r}", remedy="write it such as 6000:500")
+    return DiskSpeed(int(iops), int(mib_per_s))
 
 
 @click.command("vanish")

@@ -22,16 +22,19 @@ from provisioner.clouds.aws.session import AwsApi
 from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.clouds.aws.storage import Storage
 from provisioner.clouds.aws.strays import Strays
+from provisioner.clouds.aws.terms import Inspector
 from provisioner.clouds.aws.views import CLOUD
 from provisioner.clouds.cloud import (
     BillableObject,
     Health,
+    Inspection,
     Instance,
     InstanceRequest,
     Placement,
     Readiness,
     Signals,
     Survey,
+    Terms,
     Volume,
     VolumeRequest,
 )
@@ -67,6 +70,7 @@ class AwsCloud:
         rates = Rates(once)
         self._inventory = Inventory(self._instances, rates)
         self._strays = Strays(self._instances, rates)
+        self._inspector = Inspector(self._instances)
         self._metrics = Metrics(self._instances, once)
         self._places = places
         self._preflight = Preflight(self._instances)
@@ -199,6 +203,14 @@ class AwsCloud:
     def survey(self) -> Survey:
         """What the account lists, and the regions that do not answer."""
         return self._inventory.survey()
+
+    def inspect(self, placement: Placement, instance_id: str, terms: Terms) -> Inspection:
+        """What somebody has changed on a machine; what may not be read is unknown."""
+        return self._inspector.inspect(placement, instance_id, terms)
+
+    def put_right(self, placement: Placement, instance_id: str, terms: Terms) -> None:
+        """Change back what can be changed back while the machine runs; its root disk's speed is set by itself."""
+        self._inspector.put_right(placement, instance_id, terms)
 
     def read_health(self, placement: Placement, instance_id: str) -> Health:
         """Status checks and announced events of a running machine; what may not be read is unknown."""

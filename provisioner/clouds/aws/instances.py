@@ -31,7 +31,9 @@ _NO_SUBNET = re.compile(r"No (default subnet for availability zone|subnets found
 hashicorp/terraform-provider-aws#4869."""
 NO_IMAGE = "image"
 """Scope of a refusal for want of the image in a region."""
-_HOPS = 1
+DISK_KIND = "gp3"
+"""Every disk of ours."""
+HOPS = 1
 """The metadata service answers the machine itself, and nothing behind another bridge."""
 
 
@@ -229,7 +231,7 @@ class Instances:
             "MetadataOptions": {
                 "HttpTokens": "required",
                 "HttpEndpoint": "enabled",
-                "HttpPutResponseHopLimit": _HOPS,
+                "HttpPutResponseHopLimit": HOPS,
                 "InstanceMetadataTags": "enabled" if tagging.fit_metadata(request.tags) else "disabled",
             },
             "InstanceInitiatedShutdownBehavior": "stop" if request.stop_on_shutdown else "terminate",
@@ -318,7 +320,7 @@ class Instances:
             common["KmsKeyId"] = self.settings.kms_key
         size = {
             "VolumeSize": -(-request.root_volume_bytes // GIB),
-            "VolumeType": "gp3",
+            "VolumeType": DISK_KIND,
             **speed_parameters(request.root_speed, request.root_volume_bytes),
         }
         return [

@@ -124,7 +124,25 @@ class Power:
             state = views.state(described)
             if state.is_gone or state is InstanceState.TERMINATING:
                 return
+            self._let_root_end(placement, described)
         self._terminate(placement, instance_id)
+
+    def _let_root_end(self, placement: Placement, described: Described) -> None:
+        """Let the root disk end with its machine where somebody has changed that: it would bill on, held by no state."""
+        stays = [
+            {"DeviceName": mapping["DeviceName"], "Ebs": {"DeleteOnTermination": True}}
+            for mapping in described.get("BlockDeviceMappings") or ()
+            if mapping["DeviceName"] == described.get("RootDeviceName")
+            and (mapping.get("Ebs") or {}).get("DeleteOnTermination") is False
+        ]
+        if stays:
+            self.instances.api.call(
+                "ec2",
+                "ModifyInstanceAttribute",
+                placement.region,
+                InstanceId=described["InstanceId"],
+                BlockDeviceMappings=stays,
+            )
 
     def _view(self, described: Described, placement: Placement) -> Instance:
         return views.view(described, placement.region, self.instances.places)

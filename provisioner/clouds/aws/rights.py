@@ -45,6 +45,9 @@ STRAYS = ("ec2:DescribeAddresses", "ec2:DescribeNetworkInterfaces", "ec2:Describ
 HEALTH = "ec2:DescribeInstanceStatus"
 """Reading whether a machine is impaired; without it that is unknown, and nothing else changes."""
 
+INSPECT = "ec2:DescribeInstanceAttribute"
+"""Reading what somebody may have changed on a machine and its description does not show; without it that is unknown."""
+
 CONSOLE = "ec2:GetConsoleOutput"
 """Reading what the node says: ``logs``, ``reap``, and the last decision in ``status``."""
 
@@ -91,10 +94,18 @@ _USED = {
 }
 """Call -> objects of others that it refers to."""
 
-CHANGE = ("ec2:AttachVolume", "ec2:AuthorizeSecurityGroupIngress", "ec2:ModifyVolume", "ec2:RevokeSecurityGroupIngress")
+CHANGE = (
+    "ec2:AttachVolume",
+    "ec2:AuthorizeSecurityGroupIngress",
+    "ec2:ModifyInstanceMetadataOptions",
+    "ec2:ModifyVolume",
+    "ec2:RevokeSecurityGroupIngress",
+)
 POWER = ("ec2:ModifyInstanceAttribute", "ec2:StartInstances", "ec2:StopInstances")
-"""``ModifyInstanceAttribute`` changes the user data of a stopped machine, what it runs, and what its own shutdown does to it."""
-END = ("ec2:CancelSpotInstanceRequests", "ec2:TerminateInstances")
+"""``ModifyInstanceAttribute`` changes the user data of a stopped machine (what it runs), what its own shutdown does to it, and back
+what somebody has changed."""
+END = ("ec2:CancelSpotInstanceRequests", "ec2:ModifyInstanceAttribute", "ec2:TerminateInstances")
+"""``ModifyInstanceAttribute`` lets a root disk end with its machine where somebody has changed that."""
 SWEEP = ("ec2:DeleteSecurityGroup", "ec2:DeleteVolume")
 END_STRAYS = ("ec2:DeleteNetworkInterface", "ec2:DeleteSnapshot", "ec2:ReleaseAddress")
 TAG = "ec2:CreateTags"
@@ -108,8 +119,8 @@ PURPOSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "plan": (),
         "prices": QUOTE,
-        "status": tuple(sorted({*LOOK, HEALTH, CONSOLE})),
-        "up": tuple(sorted({*LOOK, *CHOOSE, HEALTH, CONSOLE, *_CREATED, *CHANGE, *POWER, *END, *SWEEP, TAG})),
+        "status": tuple(sorted({*LOOK, HEALTH, INSPECT, CONSOLE})),
+        "up": tuple(sorted({*LOOK, *CHOOSE, HEALTH, INSPECT, CONSOLE, *_CREATED, *CHANGE, *POWER, *END, *SWEEP, TAG})),
         "keepalive": tuple(sorted({*OWN_MACHINE, TAG})),
         "connect": tuple(sorted({*OWN_MACHINE, SHELL, *SESSION})),
         "reap": tuple(sorted({*LOOK, *METRICS, CONSOLE, "ec2:StopInstances", *END, TAG})),
@@ -173,7 +184,7 @@ def _document(statements: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 def _statements(purpose: str) -> list[dict[str, Any]]:
     """Readings, then makings, changes and ends bound to the tag."""
     actions = PURPOSES[purpose]
-    reads = [action for action in actions if action in (*LOOK, *CHOOSE, *STRAYS, HEALTH, *METRICS, *QUOTE)]
+    reads = [action for action in actions if action in (*LOOK, *CHOOSE, *STRAYS, HEALTH, INSPECT, *METRICS, *QUOTE)]
     wide = [action for action in reads if action not in _NARROW]
     found = [_statement("Read", wide, ["*"])] if wide else []
     found += [_statement(f"Read{name}", [action], [arn]) for action, (name, arn) in _NARROW.items() if action in reads]

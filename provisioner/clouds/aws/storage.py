@@ -10,14 +10,12 @@ from typing import Any
 
 from provisioner.clouds.aws import tagging, views
 from provisioner.clouds.aws.errors import code_of
-from provisioner.clouds.aws.instances import Instances, speed_parameters
+from provisioner.clouds.aws.instances import DISK_KIND, Instances, speed_parameters
 from provisioner.clouds.aws.session import filters, in_parallel
 from provisioner.clouds.cloud import Placement, Volume, VolumeRequest
 from provisioner.errors import NotFound, Rejected, TimedOut, TokenMismatch, TokenSpent
 from provisioner.units import GIB, DiskSpeed, format_gib
 
-_DEVICES = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
-"""Device names that EC2 recommends for data disks. Source: EC2 user guide, "Device names on Linux instances"."""
 _ENDED = ("deleting", "deleted")
 _BROKEN = "error"
 """Source: EC2 user guide, "EBS volume state": its creation failed."""
@@ -45,7 +43,7 @@ class Storage:
             "ClientToken": request.token,
             "AvailabilityZone": places.zone_name(request.region, request.zone),
             "Size": -(-request.size_bytes // GIB),
-            "VolumeType": "gp3",
+            "VolumeType": DISK_KIND,
             **speed_parameters(request.speed, request.size_bytes),
             "Encrypted": True,
             "TagSpecifications": tagging.specifications(["volume"], tagging.write(request.name, request.tags)),
@@ -94,7 +92,7 @@ class Storage:
                 remedy="make the machine in the disk's zone",
             )
         used = {str(mapping["DeviceName"]) for mapping in machine.get("BlockDeviceMappings") or ()}
-        device = next((name for name in _DEVICES if name not in used), None)
+        device = next((name for name in views.DATA_DEVICES if name not in used), None)
         if device is None:
             raise Rejected(f"{instance_id} has {len(used)} disks; no device name is free")
         self.instances.api.call(
@@ -112,10 +110,13 @@ class Storage:
             )
         changes: dict[str, Any] = {"Size": size_gib} if size_gib * GIB > volume.size_bytes else {}
         if speed is not None and speed != volume.speed:
-            changes |= speed_parameters(speed, size_gib * GIB)
+            # A disk without a speed of gp3 is of another kind: somebody has changed it.
+            changes |= speed_parameters(speed, size_gib * GIB) | ({} if volume.speed else {"VolumeType": DISK_KIND})
         if changes:
             self.instances.api.call("ec2", "ModifyVolume", placement.region, VolumeId=volume_id, **changes)
-        return replace(volume, size_bytes=size_gib * GIB, speed=speed or volume.speed)
+        return replace(
+            volume, size_bytes=size_gib * GIB, speed=speed or volume.speed, kind=DISK_KIND if speed else volume.kind
+        )
 
     def set_root_speed(self, placement: Placement, instance_id: str, speed: DiskSpeed) -> None:
         """See ``Cloud.set_root_speed``."""
@@ -196,17 +197,21 @@ class Storage:
             attached_to=holder,
             state=str(described["State"]),
             speed=_speed(described),
+            kind=described.get("VolumeType"),
         )
 
 
 def _speed(described: Mapping[str, Any]) -> DiskSpeed | None:
     """What a gp3 disk is made to do; other kinds are not made by us."""
     iops, throughput = described.get("Iops"), described.get("Throughput")
-    if described.get("VolumeType") != "gp3" or iops is None or throughput is None:
+    if described.get("VolumeType") != DISK_KIND or iops is None or throughput is None:
         return None
     return DiskSpeed(int(iops), int(throughput))
 
 
 def is_root(described: Mapping[str, Any]) -> bool:
-    """Whether a disk came with the machine that it is attached to, and ends with it."""
-    return any(attachment.get("DeleteOnTermination") for attachment in described.get("Attachments") or ())
+    """Whether a disk came with the machine that it is attached to, and ends with it; see ``views.is_root``."""
+    return any(
+        attachment.get("DeleteOnTermination") and attachment.get("Device") not in views.DATA_DEVICES
+        for attachment in described.get("Attachments") or ()
+    )

@@ -42,6 +42,8 @@ _FAILURES = {
 
 Source: EC2 API reference, StateReason; AWS knowledge center, "encrypted-volumes-stops-immediately".
 """
+DATA_DEVICES = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
+"""Device names that EC2 recommends for data disks, and ours get. Source: EC2 user guide, "Device names on Linux instances"."""
 _ENDS = {
     "Server.SpotInstanceTermination": End.TAKEN_BACK,
     "Server.SpotInstanceShutdown": End.TAKEN_BACK,
@@ -165,9 +167,14 @@ def root_volume(described: Described) -> str | None:
 
 
 def is_root(described: Described, mapping: Mapping[str, Any]) -> bool:
-    """Whether a disk came with the machine and ends with it; an attached data disk stays when its machine ends."""
-    is_system = mapping["DeviceName"] == described.get("RootDeviceName")
-    return bool(is_system or (mapping.get("Ebs") or {}).get("DeleteOnTermination"))
+    """Whether a disk came with the machine and ends with it.
+
+    A data disk stays one where somebody has let it end with its machine: it is attached where only data disks are.
+    """
+    if mapping["DeviceName"] == described.get("RootDeviceName"):
+        return True
+    ends = (mapping.get("Ebs") or {}).get("DeleteOnTermination")
+    return bool(ends) and mapping["DeviceName"] not in DATA_DEVICES
 
 
 def _failure(code: str) -> str | None:

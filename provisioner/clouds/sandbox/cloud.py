@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING
 from provisioner.clouds.cloud import (
     BillableObject,
     Health,
+    Inspection,
     Instance,
     InstanceRequest,
     Placement,
     Signals,
+    Terms,
     Volume,
     VolumeRequest,
 )
-from provisioner.clouds.sandbox import health, instances, inventory, machines, metrics, network, storage
+from provisioner.clouds.sandbox import altered, health, instances, inventory, machines, metrics, network, storage
 from provisioner.clouds.sandbox.api import Api
 from provisioner.clouds.sandbox.call import About, Call
 from provisioner.clouds.sandbox.clock import Host, from_us
@@ -194,6 +196,23 @@ class SandboxCloud:
     def list_objects(self) -> list[BillableObject]:
         """See ``Cloud.list_objects``."""
         return self._api.perform(About("list_objects"), inventory.list_objects)
+
+    def inspect(self, placement: Placement, instance_id: str, terms: Terms) -> Inspection:
+        """What somebody has changed on a machine (``sandbox alter``); nothing of one that is not there."""
+        about = About("inspect", placement.key, object_id=instance_id)
+
+        def act(call: Call) -> Inspection:
+            machine = machines.load(call.connection, instance_id)
+            return Inspection() if machine is None or machine.is_gone else altered.inspect(machine, terms)
+
+        return self._api.perform(about, act)
+
+    def put_right(self, placement: Placement, instance_id: str, terms: Terms) -> None:
+        """Change back what can be changed back while the machine runs."""
+        about = About("put_right", placement.key, object_id=instance_id)
+        self._api.perform(
+            about, lambda call: altered.put_right(call, instances.existing(call, placement, instance_id), terms)
+        )
 
     def read_health(self, placement: Placement, instance_id: str) -> Health:
         """How a machine is: well, unless ``sandbox impair`` says otherwise."""

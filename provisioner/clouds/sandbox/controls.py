@@ -11,11 +11,13 @@ from typing import Any
 
 from provisioner.clouds.cloud import InstanceState
 from provisioner.clouds.sandbox import (
+    altered,
     bill,
     capacity,
     clock,
     faults,
     health,
+    instances,
     journal,
     latencies,
     machines,
@@ -35,6 +37,7 @@ from provisioner.clouds.sandbox.prices import Market
 from provisioner.clouds.sandbox.store import Store
 from provisioner.clouds.sandbox.watcher import Node
 from provisioner.errors import NotFound, UsageError
+from provisioner.units import DiskSpeed
 from provisioner.vocabulary import CapacityType
 
 
@@ -188,6 +191,32 @@ class Controls:
         with self._act() as call:
             machine, node = self._watched(call, instance_id)
             machines.save(call.connection, replace(machine, node=watcher.killed(node, call.now_us)))
+
+    def alter(
+        self,
+        instance_id: str,
+        *,
+        instance_type: str | None = None,
+        stops: bool | None = None,
+        root_speed: DiskSpeed | None = None,
+    ) -> None:
+        """Change a machine as somebody at the console would: its type, what a shutdown does, its root disk's speed.
+
+        Raises:
+            NotFound: there is no such machine.
+            UsageError: the type is not sold there.
+            Rejected: no root disk has this speed.
+        """
+        for cloud in ("aws", "gcp"):
+            self._market.prepare(cloud)
+        with self._act() as call:
+            machine = self._machine(call, instance_id)
+            if instance_type is not None:
+                altered.set_type(call, machine, instance_type, self._market)
+            if stops is not None:
+                instances.set_shutdown(call, machine.placement, machine.id, stops=stops)
+            if root_speed is not None:
+                instances.set_root_speed(call, machine.placement, machine.id, root_speed, self._market)
 
     def heal(self, instance_id: str) -> None:
         """Let a machine be well again, and what runs on it.

@@ -30,6 +30,8 @@ OPERATIONS = (
     "delete_volume",
     "ensure_security_group",
     "delete_security_group",
+    "inspect",
+    "put_right",
     "list_objects",
 )
 """Calls that can fail on purpose: all of the cloud's interface that reach the account."""

@@ -12,6 +12,7 @@ from provisioner.cli.main import COMMANDS, run
 from provisioner.clouds.aws import rights
 from provisioner.clouds.aws.cloud import AwsCloud
 from provisioner.clouds.aws.settings import AwsSettings
+from provisioner.clouds.cloud import Terms
 from provisioner.units import GIB, DiskSpeed
 from provisioner.vocabulary import CapacityType
 from tests.clouds.conftest import read_catalog_once
@@ -29,6 +30,13 @@ def made(fake):
     return {f"{IAM_NAMES.get(call.service, call.service)}:{call.operation}" for call in fake.calls} - FREE
 
 
+def change_by_hand(machine):
+    """Somebody lets a machine's root disk stay and its metadata service answer without a token."""
+    model = aws_rules.machine("us-east-1", machine)
+    model.metadata_options.http_tokens = "optional"
+    next(iter(model.block_device_mapping.values())).delete_on_termination = False
+
+
 def life(rig, cloud, key, **request):
     """Everything that ``up``, ``stop``, ``start`` and ``down`` do with one machine."""
     place = request.get("placement", rig.here)
@@ -40,6 +48,11 @@ def life(rig, cloud, key, **request):
     cloud.attach_volume(place, machine.id, volume.id)
     cloud.grow_volume(place, volume.id, 600 * GIB)
     cloud.set_root_speed(place, machine.id, DiskSpeed(3000, 250))
+    change_by_hand(machine.id)
+    terms = Terms(root_speed=DiskSpeed(3000, 250))
+    assert len(cloud.inspect(place, machine.id, terms).changes) == 2
+    cloud.put_right(place, machine.id, terms)
+    assert cloud.inspect(place, machine.id, terms).changes == ()
     cloud.set_tags(place, machine.id, {"Name": "chat of ana"})
     if place.capacity_type is not CapacityType.SPOT:
         cloud.set_shutdown(place, machine.id, stops=True)
@@ -114,13 +127,14 @@ def test_up_is_allowed_what_it_calls_and_nothing_more(aws_rig):
 @pytest.mark.parametrize(
     ("purpose", "calls"),
     [
-        ("status", ("read_console", "read_health")),
+        ("status", ("inspect", "read_console", "read_health")),
         ("reap", ("read_console", "read_signals", "set_tags", "stop_instance", "terminate_instance")),
         ("gc", ("terminate_instance", "delete_volume", "delete_security_group")),
     ],
 )
 def test_looking_and_ending_need_no_right_to_make(aws_rig, purpose, calls):
     machine = aws_rig.running(placement=aws_rig.spot, stop_on_shutdown=True)
+    change_by_hand(machine.id)
     volume = aws_rig.cloud.create_volume(aws_rig.volume())
     group = aws_rig.cloud.ensure_security_group(aws_rig.here, {"gpuprov:stack-id": "another"}, [], [])
     ids = {"delete_volume": volume.id, "delete_security_group": group}
@@ -128,7 +142,11 @@ def test_looking_and_ending_need_no_right_to_make(aws_rig, purpose, calls):
     cloud = AwsCloud()
     cloud.list_objects()
     cloud.identity()
-    more = {"set_tags": ({"gpuprov-reap-for": "idle"},), "read_signals": (datetime.now(UTC) - timedelta(hours=1),)}
+    more = {
+        "set_tags": ({"gpuprov-reap-for": "idle"},),
+        "read_signals": (datetime.now(UTC) - timedelta(hours=1),),
+        "inspect": (Terms(),),
+    }
     for call in calls:
         getattr(cloud, call)(aws_rig.spot, ids.get(call, machine.id), *more.get(call, ()))
     if purpose == "gc":

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from provisioner.clouds.cloud import Terms
 from provisioner.clouds.sandbox import journal
 from provisioner.clouds.sandbox.api import Api
 from provisioner.clouds.sandbox.call import About, Call, Effect
@@ -143,6 +144,8 @@ def test_every_operation_can_fail(box, operation):
         "create_instance": (box.request("token-2", image="ami-1"),),
         "get_instance": (box.here, machine.id),
         "find_instances": ({}, [box.here]),
+        "inspect": (box.here, machine.id, Terms()),
+        "put_right": (box.here, machine.id, Terms()),
         "set_tags": (box.here, machine.id, {"a": "b"}),
         "create_volume": (box.volume("volume-2"),),
         "find_volumes": ({}, [box.here]),

@@ -199,3 +199,30 @@ def test_a_state_that_does_not_read_says_so() -> None:
     broken = {key: value for key, value in OLDS.items() if key != "createdAt"}
     with pytest.raises(GpuprovError, match="cannot be imported by id"):
         diff(urn("gpu"), broken, NEWS)
+
+
+ASKED = {"offer": "aws/us-east-1/use1-az1/g6.xlarge/on-demand", "image": "ami-1"}
+PINNED = {"workload": {**WORKLOAD, "aws": {"image": "ami-1"}}}
+
+
+@pytest.mark.parametrize(
+    ("news", "olds"),
+    [
+        ({}, {"instanceType": "g6.2xlarge"}),
+        ({}, {"capacityType": "spot"}),
+        (PINNED, {"image": "ami-2", **PINNED}),
+    ],
+)
+def test_what_somebody_has_changed_is_no_reason_to_end_a_machine(news: dict[str, Any], olds: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="still of generation 1"):  # an older state does not say what was asked for
+        changed(news, olds)
+    assert not any(changed(news, {**olds, "asked": ASKED}).values())
+    assert any(changed({**news, "launch": AHEAD}, {**olds, "asked": ASKED}).values())
+    with pytest.raises(UsageError, match="still of generation 1"):
+        changed({**news, "offers": [{**offer("use1-az1"), "instanceType": "g6e.xlarge"}]}, {**olds, "asked": ASKED})
+
+
+def test_only_what_can_be_put_right_is_an_update() -> None:
+    change = {"what": "instance type", "wanted": "g6.xlarge", "found": "g6.2xlarge"}
+    assert changed({}, {"foreignChanges": [change]}) == {"workload": False}
+    assert changed({}, {"foreignChanges": [{**change, "undo": "by hand"}]}) == {}

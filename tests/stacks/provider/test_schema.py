@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stacks.provider import gpu_instance, launch, volume
+from stacks.provider.alterations import CHANGES, RULES
 from stacks.provider.machine_state import ECHOED, OUTPUTS
 from stacks.provider.plugin import GPU_INSTANCE, LAUNCH, SCHEMA, VOLUME
 from stacks.provider.server import VERSION
@@ -35,7 +36,7 @@ def test_inputs_are_those_that_check_takes(schema: dict[str, Any]) -> None:
 
 
 def test_outputs_are_those_that_are_given(schema: dict[str, Any], home: Path) -> None:
-    assert schema["resources"][GPU_INSTANCE]["properties"].keys() == {*OUTPUTS, *ECHOED, "account", "foreignRules"}
+    assert schema["resources"][GPU_INSTANCE]["properties"].keys() == {*OUTPUTS, *ECHOED, "account", RULES, CHANGES}
     mini = engine(home)
     mini.up(program(disks={"data": "200GiB"}, tags={"team": "search"}))
     mini.refresh()

@@ -141,7 +141,7 @@ def test_the_whole_life_of_a_yaml_project(project: Project, home: Path) -> None:
     calls = SandboxCloud(home).controls.calls()[-1].id
     assert "4 unchanged" in project.pulumi("up", "--yes")
     made = {call.operation for call in SandboxCloud(home).controls.calls(after=calls)}
-    assert made <= {"find_instances", "get_instance", "find_volumes", "read_health"}
+    assert made <= {"find_instances", "get_instance", "find_volumes", "inspect", "read_health"}
     assert "4 unchanged" in project.pulumi("refresh", "--yes")
 
     SandboxCloud(home).controls.vanish(first)
