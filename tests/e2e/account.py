@@ -73,6 +73,12 @@ class Account:
         """The tags that it has now."""
         return {tag["key"]: tag["value"] for tag in self.model(machine).get_tags()}
 
+    def let_root_stay(self, machine: Instance) -> str:
+        """Let a machine's root disk outlive it, as somebody at the console can; the disk's id."""
+        root = next(iter(self.model(machine).block_device_mapping.values()))
+        root.delete_on_termination = False
+        return str(root.volume_id)
+
     def write_tag(self, machine: Instance, key: str, value: str) -> None:
         """Change a tag behind everybody's back."""
         aws_rules.backend(machine.placement.region).create_tags([machine.id], {key: value})

@@ -72,9 +72,13 @@ def test_a_stack_lives_and_ends_on_aws(fake, tmp_path):
     for before, after in edits.items():
         text = text.replace(before, after)
     bench.spec.write_text(text + "tags: {Name: chat of ana}\n")
+    machine = aws_rules.machine("us-east-1", outputs["instance_id"])
+    machine.metadata_options.http_tokens = "optional"
     edited = up(bench)
     assert edited.code == 0, edited.err
     assert edited.document["outputs"]["instance_id"] == outputs["instance_id"]
+    assert "session tokens (IMDSv2) is optional, not required; `up` puts it right" in edited.err
+    assert machine.metadata_options.http_tokens == "required"
     told = ("ModifyInstanceAttribute", "ModifyVolume", "AuthorizeSecurityGroupIngress", "RevokeSecurityGroupIngress")
     assert [bool(fake.of(operation)) for operation in told] == [True] * 4
     shown = bench.run("status", bench.name, "--format", "json").document["stacks"][0]
@@ -101,7 +105,6 @@ def test_a_stack_lives_and_ends_on_aws(fake, tmp_path):
     assert bench.run("start", bench.name).out.splitlines()[-1] == "stack demo: running"
     seen = bench.run("preview", str(bench.spec), "--cloud", "aws", "--format", "json")
     assert (seen.document["drift"], seen.document["changes"]["same"]) == ([], 3), seen.err
-    machine = aws_rules.machine("us-east-1", outputs["instance_id"])
     machine.instance_type = "g6.2xlarge"  # after a stop by hand
     shown = bench.run("preview", str(bench.spec))
     assert shown.code == 0, shown.err

@@ -54,6 +54,7 @@ def test_gc_ends_what_is_an_hour_past_its_end_and_leaves_the_rest(account):
     resting = account.stopped("ours-resting", timedelta(days=7, minutes=59))
     colleague = account.machine("theirs")
     account.made_here("ours-over", "ours-spot", "ours-stopped")
+    root = account.let_root_stay(over)
     stray = lookalike(**{"gpuprov:stack": "chat"})
 
     seen = gc(account)
@@ -81,6 +82,7 @@ def test_gc_ends_what_is_an_hour_past_its_end_and_leaves_the_rest(account):
     )
     assert aws_rules.machine("us-east-1", stray)._state.name == "running"
     assert account.fake.rules.relaunched == []  # the persistent request went first
+    assert root not in aws_rules.backend("us-east-1").volumes
     assert verdicts(gc(account, "--yes")) == dict.fromkeys((barely.id, resting.id, colleague.id), "foreign")
 
 
@@ -205,6 +207,7 @@ def test_reap_ends_what_all_sources_call_idle_and_reads_others_machines_only(acc
             account.measure(machine, metric, QUIET)
         account.measure(machine, "nvidia_smi_utilization_gpu", QUIET, index="0")
     foreign = lookalike()
+    root = account.let_root_stay(spot)
     answer, found = reap(account, "--yes", "--report", "--max-share", "100")
     assert answer.code == 0, answer.err
     assert {key: entry["step"] for key, entry in found.items()} == {idle.id: "mark", spot.id: "mark"}
@@ -215,6 +218,7 @@ def test_reap_ends_what_all_sources_call_idle_and_reads_others_machines_only(acc
     answer, found = reap(account, "--yes", "--report", "--max-share", "100")
     assert {entry["done"] for entry in found.values()} == {True}
     assert (account.state(idle), account.state(spot)) == ("stopped", "terminated")
+    assert root not in aws_rules.backend("us-east-1").volumes
     assert account.fake.rules.relaunched == []
     assert aws_rules.machine("us-east-1", foreign)._state.name == "running"
     touched = {value for call in account.fake.calls for value in call.parameters.values() if value == foreign}
