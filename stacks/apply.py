@@ -123,9 +123,8 @@ def _with_image(
         return inputs
     before = state.instance.inputs.get("node") if state is not None and state.instance is not None else None
     kept = before.get("image") if isinstance(before, Mapping) else None
-    stated = order.workload.inference.engine if order.workload.inference is not None else None
     registry = None if provider == "sandbox" else Registry()
-    image = image_of_plan(plan.launch_argv, stated.version if stated is not None else None, kept, registry)
+    image = image_of_plan(plan.launch_argv, order.workload, kept, registry)
     return replace(inputs, node={**(inputs.node or {}), "image": image})
 
 

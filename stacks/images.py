@@ -13,11 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from provisioner.errors import CloudError, UsageError
+from provisioner.planner.launch import why_not_auto
 from provisioner.sizing.engines import find_profile
 from provisioner.vocabulary import Engine
+from provisioner.workload.spec import Workload
 
 REPOSITORIES = {Engine.VLLM: "vllm/vllm-openai", Engine.SGLANG: "lmsysorg/sglang"}
 """Engines whose images start a server and carry their version as a tag."""
+RELEASES = {(Engine.SGLANG, "0.5"): "0.5.12"}
+"""What a version of the profiles stands for where its first release is none: of SGLang's line, 0.5.0 was never published. Source: the
+releases of SGLang on PyPI (0.5.1 is the first), and its images on Docker Hub, 2026-12-01."""
 _MANIFESTS = (
     "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, "
     "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
@@ -54,9 +59,9 @@ class Registry:
         return found
 
 
-def tag_of(version: str) -> str:
+def tag_of(engine: Engine, version: str) -> str:
     """The tag of an engine's version: three numbers after a ``v``."""
-    numbers = version.split(".")
+    numbers = RELEASES.get((engine, version), version).split(".")
     return "v" + ".".join([*numbers, *["0"] * (3 - len(numbers))])
 
 
@@ -75,11 +80,12 @@ def engine_image(engine: Engine, version: str, registry: Registry | None) -> str
     repository = REPOSITORIES.get(engine)
     if repository is None:
         raise UsageError(
-            f"`run: auto` knows no image of {engine}",
-            remedy="state it: run: {image: NAME@sha256:…, command: [...], ports: [...]}",
+            f"`run: auto` knows no image of {engine}, of {' and '.join(REPOSITORIES)} alone",
+            remedy="state it: run: {image: NAME@sha256:…, command: [...], ports: [...]} (`gpuprov plan` prints the command), or leave "
+            "inference.engine out",
         )
-    name = f"{repository}:{tag_of(version)}"
-    return name if registry is None else f"{name}@{registry.digest(repository, tag_of(version))}"
+    name = f"{repository}:{tag_of(engine, version)}"
+    return name if registry is None else f"{name}@{registry.digest(repository, tag_of(engine, version))}"
 
 
 def _get(url: str, headers: dict[str, str]) -> tuple[str, str]:
@@ -102,12 +108,12 @@ _ENGINES = {
 """First word of a planned command -> its engine."""
 
 
-def image_of_plan(argv: Sequence[str], version: str | None, kept: str | None, registry: Registry | None) -> str:
+def image_of_plan(argv: Sequence[str], workload: Workload, kept: str | None, registry: Registry | None) -> str:
     """The image for a planned command.
 
     Args:
         argv: the planned command.
-        version: that the spec states; ``None`` is the newest known one.
+        workload: the spec; the engine's version that it states, or else the newest known one.
         kept: what an earlier ``up`` resolved; it stays while it is of the same version.
         registry: see ``engine_image``.
 
@@ -117,11 +123,11 @@ def image_of_plan(argv: Sequence[str], version: str | None, kept: str | None, re
     """
     engine = _ENGINES.get(argv[0]) if argv else None
     if engine is None:
-        raise UsageError(
-            "`run: auto` starts serving engines, and the plan has no command for this workload",
-            remedy="state run: {image: NAME@sha256:…, command: [...]}",
-        )
-    name = engine_image(engine, version or find_profile(str(engine), None)[0].version, None)
+        message, remedy = why_not_auto(workload)
+        raise UsageError(message, remedy=remedy)
+    stated = workload.inference.engine if workload.inference is not None else None
+    version = (stated.version if stated is not None else None) or find_profile(str(engine), None)[0].version
+    name = engine_image(engine, version, None)
     if kept is not None and kept.partition("@")[0] == name and (registry is None or "@" in kept):
         return kept
-    return engine_image(engine, version or find_profile(str(engine), None)[0].version, registry)
+    return engine_image(engine, version, registry)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from provisioner.planner.request import Request
 from provisioner.sizing.demand import ServingDemand
 from provisioner.sizing.layout import Layout
-from provisioner.vocabulary import Engine, KvDtype, WeightFormat
+from provisioner.vocabulary import Engine, KvDtype, Task, WeightFormat
 from provisioner.workload.adapters import Adapter
-from provisioner.workload.spec import Run
+from provisioner.workload.spec import Run, Workload
 
 LOADED_AS = {WeightFormat.FP8: "fp8", WeightFormat.NF4: "bitsandbytes"}
 """Formats that vLLM and SGLang make while loading, by their name; AWQ, GPTQ and the like are read from the checkpoint."""
@@ -48,6 +48,24 @@ def launch_env(request: Request, layout: Layout) -> dict[str, str]:
     if request.workload.task.is_training and layout.gpus_per_replica > 1:
         return {"OMP_NUM_THREADS": "1"}
     return {}
+
+
+def why_not_auto(workload: Workload) -> tuple[str, str]:
+    """Why ``run: auto`` starts nothing for a workload that has no planned command, and what to write instead."""
+    pinned = "state run: {image: NAME@sha256:…, command: [...]"
+    if workload.task is not Task.SERVE:
+        return f"`run: auto` starts serving engines, and a {workload.task} runs a program of its own", f"{pinned}}}"
+    if workload.model.id is None and workload.model.source is None:
+        return (
+            "`run: auto` starts a model by its id or source, and the spec has neither",
+            "write model.id or model.source",
+        )
+    name = workload.model.id or workload.model.source
+    example = "for images and video ComfyUI, say, whose queue the watcher reads (port 8188); for speech vLLM with its audio packages"
+    return (
+        f"`run: auto` starts serving engines, and {name} runs in a library, without a server of its own",
+        f"{pinned}, ports: [...]}} with an image that has a server for it: {example}",
+    )
 
 
 def model_reference(request: Request) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from provisioner.planner.bill_notes import bill_notes
 from provisioner.planner.capabilities import stored_only
+from provisioner.planner.launch import launch_argv, why_not_auto
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.search import Market
@@ -35,7 +36,7 @@ vCPU of P and G types); smaller needs are granted within minutes."""
 
 
 def plan_warnings(request: Request, market: Market, candidate: Candidate, fit: Fit) -> tuple[str, ...]:
-    """All warnings about a choice, in the order: memory, host, model, price, bill, work."""
+    """All warnings about a choice, in the order: memory, host, model, price, bill, work, start."""
     return (
         *_memory(candidate, fit),
         *_host(request, candidate),
@@ -47,6 +48,7 @@ def plan_warnings(request: Request, market: Market, candidate: Candidate, fit: F
         *_quota(market, candidate),
         *_work(request, candidate),
         *_bridge(request, candidate),
+        *_start(request, candidate),
     )
 
 
@@ -67,6 +69,13 @@ def _host(request: Request, candidate: Candidate) -> Iterator[str]:
         )
     if instance.gpu_fraction < 1:
         yield f"{instance.name} has {instance.gpu_fraction:g} of a GPU: it needs the vendor's vGPU driver, and shares bandwidth and compute"
+
+
+def _start(request: Request, candidate: Candidate) -> Iterator[str]:
+    if request.workload.run != "auto":
+        return
+    if request.workload.task.is_training or not launch_argv(request, candidate.arrangement.layout, None):
+        yield "{}: `up` refuses it; {}".format(*why_not_auto(request.workload))
 
 
 def _count(request: Request, candidate: Candidate) -> Iterator[str]:

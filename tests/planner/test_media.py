@@ -119,3 +119,17 @@ def test_old_gpus_on_arm_hosts_are_not_chosen(media, plan_of):
     assert refusal.filter == "architecture"
     pinned = plan_of(media(WHISPER, placement={"instance_types": ["g5g.xlarge"]}))
     assert pinned.choice.instance_type == "g5g.xlarge"
+
+
+def test_a_plan_says_before_it_is_carried_out_that_auto_starts_no_library(media, plan_of):
+    def said(workload):
+        return [warning for warning in plan_of(workload).warnings if "`run: auto`" in warning]
+
+    (flux,) = said(media(FLUX, run="auto"))
+    assert "ComfyUI" in flux
+    assert "`up` refuses it" in flux
+    lora = {"method": "lora", "tokens": "10M", "sequence_tokens": 2048}
+    (tune,) = said(media("meta-llama/Llama-3.1-8B-Instruct", "finetune", run="auto", training=lora))
+    assert "a finetune runs a program of its own" in tune
+    assert said(media("meta-llama/Llama-3.1-8B-Instruct", run="auto")) == []
+    assert said(media(FLUX)) == []

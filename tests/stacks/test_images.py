@@ -10,6 +10,7 @@ import pytest
 
 from provisioner.errors import CloudError, UsageError
 from provisioner.vocabulary import Engine
+from provisioner.workload.spec import Workload
 from stacks.images import Registry, engine_image, image_of_plan, tag_of
 
 DIGEST = "sha256:" + "c" * 64
@@ -56,15 +57,44 @@ def test_the_sandbox_keeps_the_tag_and_an_engine_without_an_image_is_refused():
     assert engine_image(Engine.VLLM, "0.19.1", None) == "vllm/vllm-openai:v0.19.1"
     with pytest.raises(UsageError, match="knows no image of diffusers"):
         engine_image(Engine.DIFFUSERS, "1", None)
-    assert tag_of("0.5") == "v0.5.0"
+    assert tag_of(Engine.VLLM, "0.5") == "v0.5.0"
+
+
+def test_a_line_whose_first_release_was_never_published_has_one_that_was():
+    assert tag_of(Engine.SGLANG, "0.5") == "v0.5.12"
+    assert tag_of(Engine.SGLANG, "0.5.9") == "v0.5.9"
+    assert image_of_plan(("python3", "-m", "sglang.launch_server"), spec(), None, None) == "lmsysorg/sglang:v0.5.12"
+
+
+def spec(**keys):
+    document = {"version": 1, "name": "a", "task": "serve", "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}}
+    return Workload.from_document(document | keys)
 
 
 def test_a_plan_keeps_the_digest_of_its_version(registry):
     argv = ("vllm", "serve", "m")
     kept = f"vllm/vllm-openai:v0.19.0@sha256:{'d' * 64}"
-    assert image_of_plan(argv, "0.19", kept, registry) == kept
-    assert image_of_plan(argv, "0.19", "vllm/vllm-openai:v0.18.0@sha256:x", registry).endswith(DIGEST)
-    assert image_of_plan(argv, "0.19", "vllm/vllm-openai:v0.19.0", registry).endswith(DIGEST)
-    assert image_of_plan(argv, None, None, None).startswith("vllm/vllm-openai:v0.")
-    with pytest.raises(UsageError, match="has no command"):
-        image_of_plan((), None, None, None)
+    stated = spec(inference={"engine": "vllm@0.19"})
+    assert image_of_plan(argv, stated, kept, registry) == kept
+    assert image_of_plan(argv, stated, "vllm/vllm-openai:v0.18.0@sha256:x", registry).endswith(DIGEST)
+    assert image_of_plan(argv, stated, "vllm/vllm-openai:v0.19.0", registry).endswith(DIGEST)
+    assert image_of_plan(argv, spec(), None, None).startswith("vllm/vllm-openai:v0.")
+
+
+TRAINING = {"method": "lora", "tokens": "10M", "sequence_tokens": 4096}
+
+
+@pytest.mark.parametrize(
+    ("keys", "argv", "why", "remedy"),
+    [
+        ({"model": {"id": "black-forest-labs/FLUX.1-dev"}}, (), "FLUX.1-dev runs in a library", "ComfyUI"),
+        ({"model": {"id": "openai/whisper-large-v3"}}, (), "whisper-large-v3 runs in a library", "for speech vLLM"),
+        ({"task": "finetune", "training": TRAINING}, ("torchrun",), "a finetune runs a program of its own", "command:"),
+        ({"inference": {"engine": "llama.cpp"}}, ("llama-server",), "knows no image of llama.cpp", "plan"),
+    ],
+)
+def test_what_auto_cannot_start_says_what_to_write(keys, argv, why, remedy):
+    with pytest.raises(UsageError, match=why) as refused:
+        image_of_plan(argv, spec(**keys), None, None)
+    assert remedy in (refused.value.remedy or "")
+    assert "run: {image: NAME@sha256" in (refused.value.remedy or "")
