@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
+import signal
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import click
 
@@ -14,19 +18,16 @@ from provisioner.cli import stack_options as options
 from provisioner.errors import CloudError, NotFound, UsageError
 
 if TYPE_CHECKING:
-    from provisioner.clouds.cloud import Instance
-
-_TOOLS = {
-    "aws": "install the AWS CLI and its Session Manager plugin; the machine's instance profile needs AmazonSSMManagedInstanceCore",
-    "gcloud": "install the Google Cloud CLI",
-}
+    from provisioner.clouds.cloud import Instance, Placement
 
 
 @click.command("connect")
 @click.argument("stack")
 @click.option("--port", type=click.IntRange(1, 65_535), help="Forward this port of the machine instead of a shell.")
 @click.option("--local-port", type=click.IntRange(1, 65_535), help="Where it shows here; default the same.")
-@click.option("--print", "only_print", is_flag=True, help="Show the command and do not run it.")
+@click.option(
+    "--print", "only_print", is_flag=True, help="Show a command of the cloud's own CLI for it, and connect to nothing."
+)
 @options.backend_option
 def command(stack: str, *, port: int | None, local_port: int | None, only_print: bool, backend: str | None) -> None:
     """Open a shell on the machine of STACK, or forward one of its ports: by SSM on AWS, by IAP on GCP."""
@@ -52,14 +53,51 @@ def command(stack: str, *, port: int | None, local_port: int | None, only_print:
             "a machine of the sandbox has nothing inside to connect to",
             remedy=f"on a real cloud this runs: {shlex.join(words)}",
         )
-    if shutil.which(words[0]) is None:
-        raise UsageError(f"there is no `{words[0]}` on PATH", remedy=_TOOLS[words[0]])
-    code = subprocess.run(words, check=False).returncode
+    if isinstance(cloud, Shelled):
+        opened = cloud.open_shell(instance.placement, instance.id, port, local_port)
+        words, more = list(opened.argv), opened.environment
+    elif shutil.which(words[0]) is None:
+        raise UsageError(f"there is no `{words[0]}` on PATH", remedy="install the Google Cloud CLI")
+    else:
+        more = {}
+    name = Path(words[0]).name
+    code = _run(words, more)
     if code != 0:
         # Its numbers are not ours: 2 or 5 of a shell would read as a wrong spec or a policy violation.
-        raise CloudError(
-            f"`{words[0]}` ended with {code}", remedy=f"what it printed says why; it was: {shlex.join(words)}"
-        )
+        raise CloudError(f"`{name}` ended with {code}", remedy="what it printed says why")
+
+
+@runtime_checkable
+class Shelled(Protocol):
+    """A cloud that opens a session itself."""
+
+    def open_shell(self, placement: Placement, instance_id: str, port: int | None, local_port: int | None) -> Opened:
+        """A session with a machine, and what speaks in it."""
+        ...
+
+
+class Opened(Protocol):
+    """What speaks in a session."""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The program and its arguments."""
+        ...
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What is added to its environment."""
+        ...
+
+
+def _run(words: list[str], more: Mapping[str, str]) -> int:
+    """Run a program to its end; signals of the keyboard are for it, and not for this process."""
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
+    try:
+        return subprocess.run(words, env={**os.environ, **more}, check=False).returncode
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def argv(instance: Instance, port: int | None, local_port: int | None, profile: str | None = None) -> list[str]:

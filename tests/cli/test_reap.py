@@ -256,8 +256,11 @@ def connected(monkeypatch):
     """A running machine of a stack on AWS, as ``connect`` and ``keepalive`` find it; gives its tags and what was written."""
     carried, written = {"gpuprov:expires-at": "none"}, {}
     instance = SimpleNamespace(id="i-1", name="chat", placement=HERE, state="running", tags=carried)
+    shell = SimpleNamespace(argv=("/tools/session-manager-plugin", "x"), environment={"RESPONSE": "y"})
     found = SimpleNamespace(
-        now=lambda: datetime(2026, 11, 30, tzinfo=UTC), set_tags=lambda place, one, tags: written.update(tags)
+        open_shell=lambda *_: shell,
+        now=lambda: datetime(2026, 11, 30, tzinfo=UTC),
+        set_tags=lambda place, one, tags: written.update(tags),
     )
     state = SimpleNamespace(provider="aws", settings={})
     site = SimpleNamespace(existing=lambda name: state, home=None)
@@ -274,11 +277,15 @@ def test_the_printed_command_can_be_pasted_into_a_shell(gpuprov, connected):
 
 
 def test_a_connection_that_fails_is_a_failure_of_the_cloud(gpuprov, connected, monkeypatch):
-    monkeypatch.setattr("shutil.which", lambda name: name)
-    monkeypatch.setattr("subprocess.run", lambda words, check: SimpleNamespace(returncode=5))
+    ran = []
+    monkeypatch.setattr(
+        "subprocess.run",
+        lambda words, env, check: ran.append((words, env["RESPONSE"])) or SimpleNamespace(returncode=5),
+    )
     code, _, err = gpuprov("connect", "chat")
     assert code == 4
-    assert "error: `aws` ended with 5" in err
+    assert "error: `session-manager-plugin` ended with 5" in err
+    assert ran == [(["/tools/session-manager-plugin", "x"], "y")]
 
 
 @pytest.mark.parametrize(("cause", "is_lifted"), [("idle", True), ("over-age", False)])

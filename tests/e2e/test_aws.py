@@ -43,6 +43,36 @@ def up(bench, *arguments):
     return bench.up("--cloud", "aws", *arguments)
 
 
+def connect_by_every_way(fake, bench, machine, tools):
+    """A shell, a port, a machine that is not registered, and no plugin; there is no AWS CLI anywhere."""
+    without = bench.run("connect", bench.name, env={"PATH": "/nonexistent"})
+    assert without.code == 2, without.err
+    assert "there is no `session-manager-plugin` on PATH" in without.err
+    assert fake.of("StartSession") == []
+    tools.mkdir()
+    plugin = tools / "session-manager-plugin"
+    plugin.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo 1.2.707.0 && exit\necho "$@"\necho "$AWS_SSM_START_SESSION_RESPONSE"\n'
+    )
+    plugin.chmod(0o755)
+    path = {"PATH": f"{tools}:/usr/bin:/bin"}
+    fake.rules.unregistered.add(machine)
+    unknown = bench.run("connect", bench.name, env=path)
+    assert unknown.code == 4, unknown.err
+    assert f"{machine} in us-east-1 is not registered with Systems Manager" in unknown.err
+    assert "AmazonSSMManagedInstanceCore" in unknown.err
+    fake.rules.unregistered.clear()
+    for more, document in (((), None), (("--port", "8000", "--local-port", "9000"), "AWS-StartPortForwardingSession")):
+        told = bench.run("connect", bench.name, *more, env=path)
+        assert told.code == 0, told.err
+        words, session = told.out.splitlines()
+        assert words.startswith("AWS_SSM_START_SESSION_RESPONSE us-east-1 StartSession ")
+        assert words.endswith(fake.url)
+        assert "a-secret-token" not in words  # nor in the process list
+        assert json.loads(session)["TokenValue"] == "a-secret-token"
+        assert fake.of("StartSession")[-1].parameters.get("DocumentName") == document
+
+
 def test_a_stack_lives_and_ends_on_aws(fake, tmp_path):
     bench = Bench(tmp_path / "bench", extra=EXTRA + SERVED)
     fake.rules.console = READY
@@ -85,6 +115,7 @@ def test_a_stack_lives_and_ends_on_aws(fake, tmp_path):
     assert shown["state"] == "running"
     assert READY in bench.run("logs", bench.name).out
     assert f"--target {outputs['instance_id']}" in bench.run("connect", bench.name, "--print").out
+    connect_by_every_way(fake, bench, outputs["instance_id"], tmp_path / "tools")
     kept = bench.run("keepalive", bench.name, "--for", "2h", "--format", "json")
     machine = aws_rules.machine("us-east-1", outputs["instance_id"])
     assert {"key": "gpuprov-lease-until", "value": kept.document["lease_until"]} in [

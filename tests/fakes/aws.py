@@ -209,7 +209,7 @@ class FakeAws:
         return [content]
 
     def _answer(self, call: Call, environ: dict[str, Any]) -> tuple[str, list[tuple[str, str]], bytes]:
-        if call.service == "ssm" and (own := self._parameter(call)):
+        if call.service == "ssm" and (own := self._parameter(call) or self._session(call)):
             return own
         if call.service == "servicequotas":
             return self._quota(call)
@@ -296,6 +296,17 @@ class FakeAws:
         if call.operation != "GetParameter" or not name.startswith(_IMAGE_PARAMETERS):
             return None
         answer = {"Parameter": {"Name": name, "Type": "String", "Value": rules.IMAGE, "Version": 1}}
+        return _plain(200, json.dumps(answer).encode(), "application/x-amz-json-1.1")
+
+    def _session(self, call: Call) -> tuple[str, list[tuple[str, str]], bytes] | None:
+        """Sessions with machines, which moto has none of. Source: Systems Manager API reference, StartSession."""
+        if call.operation != "StartSession":
+            return None
+        target = str(call.parameters["Target"])
+        found = rules.machine(call.region, target)
+        if found is None or found._state.name != "running" or target in rules.RULES.unregistered:
+            return _plain(*_error(call, "TargetNotConnected", f"{target} is not connected."))
+        answer = {"SessionId": "testing-0a1b2c", "TokenValue": "a-secret-token", "StreamUrl": "wss://127.0.0.1/stream"}
         return _plain(200, json.dumps(answer).encode(), "application/x-amz-json-1.1")
 
     def _quota(self, call: Call) -> tuple[str, list[tuple[str, str]], bytes]:

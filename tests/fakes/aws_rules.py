@@ -54,6 +54,8 @@ class Rules:
     """Machine -> what its status checks and events say, where they are not well."""
     console: str | None = None
     """What every machine says on its console; ``None``: a Linux that boots."""
+    unregistered: set[str] = field(default_factory=set)
+    """Running machines that Systems Manager does not know."""
     modifying_s: float = 0.0
     """How long a change of a disk takes, in which no other is accepted."""
     spot_requests: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from provisioner.clouds.aws.quota import Quotas
 from provisioner.clouds.aws.rates import Rates
 from provisioner.clouds.aws.session import AwsApi
 from provisioner.clouds.aws.settings import AwsSettings
+from provisioner.clouds.aws.shell import Shell, asked, open_shell
 from provisioner.clouds.aws.storage import Storage
 from provisioner.clouds.aws.strays import Strays
 from provisioner.clouds.aws.terms import Inspector
@@ -59,6 +60,7 @@ class AwsCloud:
         """
         own = settings or AwsSettings()
         once = _Once(catalog or _bundled_catalog)
+        self._settings = own
         self._api = AwsApi(own)
         places = Places(self._api)
         self._images = Images(self._api, places, once)
@@ -215,6 +217,12 @@ class AwsCloud:
     def read_health(self, placement: Placement, instance_id: str) -> Health:
         """Status checks and announced events of a running machine; what may not be read is unknown."""
         return read_health(self._api, placement, instance_id)
+
+    def open_shell(
+        self, placement: Placement, instance_id: str, port: int | None = None, local_port: int | None = None
+    ) -> Shell:
+        """A session with a machine, or one of its ports forwarded, without an open port (``shell``)."""
+        return open_shell(self._api, self._settings, placement, asked(instance_id, port, local_port))
 
     def read_console(self, placement: Placement, instance_id: str) -> tuple[str, ...]:
         """See ``Cloud.read_console``."""

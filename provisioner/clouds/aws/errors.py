@@ -305,6 +305,7 @@ _REJECTED = {
         "somebody has protected it: take that away with `aws ec2 modify-instance-attribute --no-disable-api-termination"
         " --instance-id ID --region {region}{profile}` (or --no-disable-api-stop), and run the command again",
     ),
+    "TargetNotConnected": _row(Rejected, Scope.OBJECT, _MINUTES, "wait until it is registered with Systems Manager"),
     "VolumeInUse": _row(Rejected, Scope.OBJECT, _MINUTES, "end its machine first"),
     "DependencyViolation": _row(Rejected, Scope.OBJECT, _MINUTES, "end what uses it first"),
     "InvalidVolume.ZoneMismatch": _row(Rejected, Scope.OBJECT, None, "make the machine in the disk's zone"),

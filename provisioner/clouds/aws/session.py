@@ -104,6 +104,10 @@ class AwsApi:
 
         return self._guarded(about, ask)
 
+    def endpoint(self, service: str, region: str) -> str:
+        """The address that calls of a service go to."""
+        return str(self._client(service, region, once=False).meta.endpoint_url)
+
     def rehearse(self, service: str, operation: str, region: str, **parameters: Any) -> None:
         """Ask whether a call would be allowed, without its effect.
 

@@ -253,8 +253,6 @@ NOT_CALLED = {
         "aws.kms_key",
         "EncryptWithTheKey",
     ): "EC2 asks for it when an encrypted disk is made or attached; these are no calls",
-    ("connect", "OpenOwn"): "the AWS CLI calls it, which tests do not run",
-    ("connect", "OpenBy"): "likewise",
     ("connect", "UseOwnSession"): "the Session Manager plugin calls it, which tests do not run",
 }
 """Document and statement that no call of ours needs, and who needs them instead."""
