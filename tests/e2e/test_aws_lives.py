@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import boto3
 import pytest
 
 from policies.day import today_utc
+from provisioner.tags import format_time
 from tests.e2e.bench import Bench
 from tests.fakes import aws_limits, aws_rules
 
@@ -165,6 +166,11 @@ def test_a_spot_stack_that_says_stop_is_stopped_started_taken_back_and_ended(fak
     (idle,) = bench.run("status", "demo", "--format", "json").document["stacks"]
     assert idle["state"] == "stopped"
     assert any("its own system shut it down; `gpuprov start` starts it" in note for note in idle["notes"])
+    said = {"gpuprov": 1, "at": format_time(datetime.now(UTC)), "state": "idle", "act": "stop", "why": "GPUs at 0 %"}
+    fake.rules.console = json.dumps(said)
+    (reaped,) = bench.run("status", "demo", "--format", "json").document["stacks"]
+    assert reaped["state"] == "reaped"
+    assert any("GPUs at 0 %; `gpuprov up` brings it back" in note for note in reaped["notes"])
 
     ended = bench.down()
     assert ended.code == 0, ended.err
