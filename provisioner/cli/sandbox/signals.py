@@ -29,7 +29,7 @@ def telemetry() -> None:
 @click.option("--console", help="Line to add to the machine's serial console.")
 @format_option
 def set_telemetry(instance_id: str, signals: tuple[str, ...], console: str | None, output: str) -> None:
-    """Set signals of machine ID from now on, such as gpu_utilization_percent=[0,97] cpu_percent=3; null is "not available"."""
+    """Set signals of machine ID (or of the machine of stack ID) from now on, such as gpu_utilization_percent=[0,97] cpu_percent=3; null is "not available"."""
     if not signals and console is None:
         raise UsageError("nothing to set", remedy="name a signal, such as cpu_percent=3, or --console LINE")
     samples = controls().set_telemetry(instance_id, dict(_signal(text) for text in signals), console)
