@@ -7,6 +7,7 @@ goes out again, a bounded number of times; what still has no answer then stays `
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -44,6 +45,9 @@ from stacks.provider.lifeline import Lifeline
 T = TypeVar("T")
 
 TRIES = 6
+PATIENCE_S = 60.0
+"""How long a reading is asked again: the last try begins before that. With the longest time of one answer, which a cloud keeps
+itself (60 s on AWS), a reading ends within two minutes, one that hangs from the start within one."""
 _PAUSE_FIRST_S = 0.4
 _PAUSE_LAST_S = 8.0
 
@@ -55,6 +59,7 @@ class PatientCloud(Cloud):
     cloud: Cloud
     lifeline: Lifeline
     jitter: random.Random = field(default_factory=random.SystemRandom)
+    clock_s: Callable[[], float] = time.monotonic
 
     @property
     def provider(self) -> str:
@@ -203,7 +208,7 @@ class PatientCloud(Cloud):
             raise CloudError(error.message, where=error.where, remedy=error.remedy) from error
 
     def _ask(self, call: Callable[[], T], *, makes: bool = False, bills: bool = False) -> T:
-        """The answer of a call, asked up to ``TRIES`` times.
+        """The answer of a call, asked up to ``TRIES`` times; one that makes nothing at most for ``PATIENCE_S``.
 
         Args:
             call: one try.
@@ -216,8 +221,12 @@ class PatientCloud(Cloud):
             GpuprovError: the cloud's own answer.
         """
         lost: Ambiguous | None = None
+        slow: Throttled | None = None
+        begun_s = self.clock_s()
         for number in range(TRIES):
             if number:
+                if not makes and self.clock_s() - begun_s >= PATIENCE_S:
+                    break
                 self.lifeline.sleep(self._pause_s(number))
             if makes:
                 self.lifeline.check()
@@ -225,17 +234,14 @@ class PatientCloud(Cloud):
                 return call()
             except Ambiguous as error:
                 lost = error
-            except Throttled:
-                if number == TRIES - 1 and lost is None:
-                    raise
+            except Throttled as error:
+                slow = error
             except GpuprovError as error:
                 # Lost rights, or a capacity that the first try itself has used up, say nothing about that try.
                 if lost is not None and (bills or (makes and isinstance(error, CredentialsError))):
                     raise lost from error
                 raise
-        if lost is None:
-            raise AssertionError("unreachable: the last try either answers or raises")
-        raise lost
+        raise lost or slow or AssertionError("unreachable: there is a first try")
 
     def _pause_s(self, number: int) -> float:
         """Full pauses double; a random half of each keeps many callers from coming back at once."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from provisioner.clouds.aws import unanswered
+from provisioner.clouds.aws.deadline import Overdue, within
 from provisioner.clouds.aws.errors import About, code_of, misconfigured, translate
 from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.errors import Ambiguous, CredentialsError, GpuprovError
@@ -27,6 +28,12 @@ _READ_TIMEOUT_S = 30
 _LAUNCH_READ_TIMEOUT_S = 60
 """A large GPU machine can keep the call for tens of seconds."""
 _READ_TRIES = 5
+"""Of the SDK, for answers that come at once: throttled, or a failure inside AWS."""
+ANSWER_MAX_S = 60.0
+"""Longest time for one request and its answer (of a list: one page), with all tries of the SDK. Who asks again by himself counts
+this time as his own (``stacks.provider.patience``), so tries do not multiply."""
+LAUNCH_ANSWER_MAX_S = 90.0
+"""The same of a call that is tried once."""
 _THREADS_MAX = 16
 _AGENT = "gpuprov"
 _RIGHTS = ("UnauthorizedOperation", "AccessDenied", "AccessDeniedException")
@@ -99,7 +106,8 @@ class AwsApi:
         about = About(service, operation, region, self._settings.profile)
 
         def ask() -> dict[str, Any]:
-            answer: dict[str, Any] = getattr(self._client(service, region, once=once), _method(operation))(**parameters)
+            method = getattr(self._client(service, region, once=once), _method(operation))
+            answer: dict[str, Any] = within(LAUNCH_ANSWER_MAX_S if once else ANSWER_MAX_S, lambda: method(**parameters))
             return _of_ec2(answer, about)
 
         return self._guarded(about, ask)
@@ -133,8 +141,11 @@ class AwsApi:
 
         def ask() -> list[dict[str, Any]]:
             paginator = self._client(service, region, once=False).get_paginator(_method(operation))
-            pages = (_of_ec2(page, about) for page in paginator.paginate(**parameters))
-            return [item for page in pages for item in page.get(key, ())]
+            pages = iter(paginator.paginate(**parameters))
+            found: list[dict[str, Any]] = []
+            while (page := within(ANSWER_MAX_S, lambda: next(pages, None))) is not None:
+                found += _of_ec2(page, about).get(key, ())
+            return found
 
         return self._guarded(about, ask)
 
@@ -192,6 +203,8 @@ class AwsApi:
     def _guarded(self, about: About, ask: Callable[[], T]) -> T:
         try:
             return ask()
+        except Overdue as error:
+            raise unanswered.overdue(str(error), where=about.where) from error
         except Exception as error:
             ours = translate(error, about)
             if ours is None:

@@ -158,6 +158,11 @@ def explain(error: BaseException, text: str, *, where: str, profile: str | None)
     return cause.error(f"{says}: {text}" if says else text, where=where, remedy=cause.remedy.format(profile=option))
 
 
+def overdue(text: str, *, where: str) -> GpuprovError:
+    """Our error where the other side holds a call without an answer, or gives it by drops."""
+    return _NETWORK.error(f"{_NETWORK.says}: {text}", where=where, remedy=_NETWORK.remedy)
+
+
 def misconfigured(error: Exception, text: str, *, where: str) -> CredentialsError:
     """Our error for what the SDK stumbles over while it reads the configuration, before it asks anything."""
     return CredentialsError(

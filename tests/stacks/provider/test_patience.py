@@ -15,8 +15,8 @@ from provisioner.errors import (
     TokenSpent,
 )
 from provisioner.vocabulary import CapacityType
-from stacks.provider.patience import TRIES, PatientCloud
-from tests.fakes.cloud import Clock, ClockedLifeline, FakeCloud
+from stacks.provider.patience import PATIENCE_S, TRIES, PatientCloud
+from tests.fakes.cloud import CallRecord, Clock, ClockedLifeline, FakeCloud
 
 PLACE = Placement("aws", "us-east-1", "a", "g6.xlarge", CapacityType.SPOT)
 
@@ -84,3 +84,40 @@ def test_a_refusal_of_a_reading_is_none_of_the_offer(error: GpuprovError) -> Non
         with pytest.raises(CloudError, match=error.message) as told:
             read()
         assert not isinstance(told.value, (CapacityError, QuotaError, TokenSpent))
+
+
+@pytest.mark.parametrize(("takes_s", "tries"), [(0.0, TRIES), (25.0, 3), (60.0, 1), (600.0, 1)])
+def test_a_reading_that_takes_long_is_not_asked_again_and_again(takes_s: float, tries: int) -> None:
+    """The longest time of one answer is the cloud's own to keep: times do not multiply."""
+    clock = Clock()
+    cloud = FakeCloud(clock=clock)
+    passed = [0.0]
+
+    def hang(_call: CallRecord) -> None:
+        passed[0] += takes_s
+
+    cloud.on_call = hang
+    patient = PatientCloud(cloud, ClockedLifeline(clock), clock_s=lambda: passed[0])
+    for error in (Ambiguous("lost"), Throttled("slow down")):
+        passed[0] = 0.0
+        cloud.errors["get_instance"].extend([(False, error)] * TRIES)
+        before = cloud.count("get_instance")
+        with pytest.raises(type(error)):
+            patient.get_instance(PLACE, "i-1")
+        assert cloud.count("get_instance") - before == tries
+        assert passed[0] <= PATIENCE_S + takes_s
+        cloud.errors.clear()
+
+
+def test_what_makes_something_is_asked_to_the_end() -> None:
+    cloud, _ = ask(*[Ambiguous("lost")] * TRIES)
+    passed = [0.0]
+
+    def hang(_call: CallRecord) -> None:
+        passed[0] += 600.0
+
+    cloud.on_call = hang
+    patient = PatientCloud(cloud, ClockedLifeline(cloud.clock), clock_s=lambda: passed[0])
+    with pytest.raises(Ambiguous):
+        patient.start_instance(PLACE, "i-1")
+    assert cloud.count("start_instance") == TRIES
