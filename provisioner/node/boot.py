@@ -94,12 +94,13 @@ def _start_files(start: Start) -> dict[str, str]:
     references = {name: reference.partition(":") for name, reference in start.secrets.items()}
     secrets = (f"{name} {store} {key}" for name, (store, _, key) in references.items())
     addresses = (start.data, start.source, *start.adapters.values())
-    needs = frozenset((*(a.partition("://")[0] for a in addresses), *(store for store, _, _ in references.values())))
+    needs = {*(a.partition("://")[0] for a in addresses), *(store for store, _, _ in references.values())}
+    needs.add("image" if start.image else "host")
     # docker's env files take the rest of the line as it is.
     env = "".join(f"{name}={value}\n" for name, value in start.env.items())
     return {
-        f"{HOME}/boot.sh": _template("boot.sh", needs),
-        f"{HOME}/run.sh": _template("run.sh", needs),
+        f"{HOME}/boot.sh": _template("boot.sh", frozenset(needs)),
+        f"{HOME}/run.sh": _template("run.sh", frozenset(needs)),
         f"{ETC}/run.env": "".join(f"{name}={_quoted(value)}\n" for name, value in facts.items()),
         f"{ETC}/workload.env": env,
         f"{ETC}/secrets": "".join(f"{line}\n" for line in secrets),

@@ -80,6 +80,7 @@ def shortened(source: str, kept_fields: Iterable[str] = ()) -> str:
     """The same program with one space a level and a short word for each name of its own; the same bytes each time."""
     tree = ast.parse(source)
     _inline(tree)
+    _bare_returns(tree)
     for _ in range(3):  # what only the dropped ones read goes with them
         _without_unused(tree)
     names = Names(tree, kept_fields)
@@ -154,6 +155,18 @@ def _inline(tree: ast.Module) -> None:
             return values.get(node.id, node) if isinstance(node.ctx, ast.Load) else node
 
     Written().visit(tree)
+
+
+def _bare_returns(tree: ast.Module) -> None:
+    """``return None`` as ``return``, and none at the end of a function, which ends with it all the same."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Constant) and node.value.value is None:
+            node.value = None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and len(node.body) > 1:
+            last = node.body[-1]
+            if isinstance(last, ast.Return) and last.value is None:
+                node.body.pop()
 
 
 def _one_each(tree: ast.Module) -> None:

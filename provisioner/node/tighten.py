@@ -20,6 +20,7 @@ _COMPOUND = frozenset(("@", "if", "for", "while", "try", "else", "elif", "except
 """First words of lines that others belong to, or that belong to such a line."""
 _COMMENT = re.compile(r"(^|\s+)# [^'\"]*$")
 _ONLY_IF = re.compile(r"\s# if (\S+)$")
+_BLOCK = re.compile(r"^# if (\S+)\n(.*?)^# end$", re.MULTILINE | re.DOTALL)
 _HERE_DOCUMENT = re.compile(r"<<-?\s*['\"\w]")
 _NEWER_BEFORE = ("except", "[", "{")
 """Python 3.9 wants parentheses behind these that later ones do without, as around ``:=``."""
@@ -47,7 +48,8 @@ def tight_script(source: str, needs: AbstractSet[str] = frozenset()) -> str:
     """A script of bash without comments and indentation; texts of several lines are not for it.
 
     Args:
-        source: the script; a line that ends in ``# if WORD`` is only there for who needs that.
+        source: the script; a line that ends in ``# if WORD`` is only there for who needs that, and so are the lines between one
+            that is nothing else and ``# end``.
         needs: those words.
 
     Raises:
@@ -55,7 +57,8 @@ def tight_script(source: str, needs: AbstractSet[str] = frozenset()) -> str:
     """
     if _HERE_DOCUMENT.search(source):
         raise InternalBug("a script with a here-document cannot be packed")
-    head, *lines = source.splitlines()
+    wanted = _BLOCK.sub(lambda block: block[2] if block[1] in needs else "", source)
+    head, *lines = wanted.splitlines()
     lines = [line for line in lines if (only := _ONLY_IF.search(line)) is None or only[1] in needs]
     return "\n".join([head, *filter(None, (_COMMENT.sub("", line).strip() for line in lines))]) + "\n"
 

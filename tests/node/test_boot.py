@@ -425,3 +425,15 @@ def test_weights_of_the_hub_are_fetched_in_their_revision(tmp_path, address, wor
     assert root.script("boot.sh").returncode == 0, root.console
     assert f"hf download org/name --revision {words} --local-dir {root.folder}/scratch/model" in root.calls
     assert "aws s3" not in (root.folder / "opt/gpuprov/boot.sh").read_text(), "nobody needs it here"
+
+
+def test_a_script_holds_what_its_start_needs_and_no_more(tmp_path):
+    bare = Root(tmp_path / "bare", user_data({}, Start(argv=["true"]))).folder / "opt/gpuprov"
+    boxed = Root(tmp_path / "boxed", user_data({}, START)).folder / "opt/gpuprov"
+    for name, word in (("boot.sh", "docker pull"), ("run.sh", "docker run"), ("boot.sh", "toolkit")):
+        assert word in (boxed / name).read_text()
+        assert word not in (bare / name).read_text()
+    assert 'exec "${argv[@]}"' in (bare / "run.sh").read_text()
+    assert 'exec "${argv[@]}"' not in (boxed / "run.sh").read_text()
+    for script in (*bare.glob("*.sh"), *boxed.glob("*.sh")):
+        assert subprocess.run(["/bin/bash", "-n", str(script)], check=False).returncode == 0

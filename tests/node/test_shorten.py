@@ -41,6 +41,15 @@ def test_a_shortened_program_gives_what_the_long_one_gives():
     assert len(text) < 0.8 * len(SOURCE)
 
 
+def test_a_function_that_gives_nothing_says_so_in_fewer_words():
+    source = "def first(a):\n if a:\n  return None\n print(a)\n return None\ndef other(a):\n return None\nfirst(0), other(0)\n"
+    short = shortened(source)
+    assert "None" not in short
+    found: dict[str, object] = {}
+    exec(compile(short + "\nresult = [f(0) for f in list(globals().values()) if callable(f)]", "short", "exec"), found)  # noqa: S102
+    assert found["result"] == [None, None]
+
+
 def test_names_with_a_meaning_outside_stay():
     text = shortened(SOURCE, ["Memory"])
     for word in ("seen", "grown", "twice", "json.dumps", "int(", "ValueError", "'total'", "'values'"):

@@ -101,6 +101,13 @@ def test_a_script_loses_its_comments_and_lines_that_nobody_needs() -> None:
         assert said[0] == said[1] != ""
 
 
+def test_blocks_are_there_for_who_needs_them() -> None:
+    source = "#!/bin/bash\n# if a\n# why\nfirst\n# end\nmiddle # if b\n# if c\nlast\n# end\n"
+    assert tight_script(source) == "#!/bin/bash\n"
+    assert tight_script(source, {"a", "b"}) == "#!/bin/bash\nfirst\nmiddle\n"
+    assert tight_script(source, {"c"}) == "#!/bin/bash\nlast\n"
+
+
 def test_a_here_document_is_refused() -> None:
     with pytest.raises(InternalBug, match="here-document"):
         tight_script("#!/bin/bash\ncat <<EOF\n  text\nEOF\n")

@@ -60,6 +60,7 @@ fetch() { # from, to: only what is missing; the tools check what they copy
 if [ -n "$DATA" ]; then fetch "$DATA" "$R/data/$(basename "$DATA")"; fi
 if [ -n "$SOURCE" ]; then fetch "$SOURCE" "$R/scratch/model"; fi
 for a in $ADAPTERS; do fetch "${a#*=}" "$R/scratch/adapters/${a%%=*}"; done
+# if image
 # Signed packages; a cut half-way is taken up again. Others hold the lock of a machine that has just started.
 apt() { DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=900 "$@" >/dev/null; }
 get() {
@@ -84,9 +85,12 @@ if [ -n "$IMAGE" ]; then
   docker info 2>/dev/null | grep -q nvidia || { nvidia-ctk runtime configure --runtime=docker >/dev/null; systemctl restart docker; }
   docker image inspect "$IMAGE" >/dev/null 2>&1 || { say "pulls $IMAGE"; docker image prune -af >/dev/null; docker pull -q "$IMAGE"; }
 fi
+# end
 nvidia-smi >/dev/null || { say "the driver does not answer"; exit 1; }
+# if image
 if [ -n "$IMAGE" ]; then # a workload that sees no GPU would run on the CPU, or not at all; the toolkit refuses a CUDA that is too new
   w=$(docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=utility --entrypoint nvidia-smi "$IMAGE" 2>&1 | tr -c ' !#-[]-~' ' ') ||
     { say "no GPU in the container: ${w:0:600}"; exit 1; }
 fi
+# end
 say "ready to start the workload"
