@@ -159,6 +159,8 @@ def _refusal(session: Session, decision: Decision) -> GpuprovError | None:
     outputs = decision.basis.outputs if decision.basis is not None else {}
     if outputs.get("instanceId") and outputs.get("power") not in ("terminated", "interrupted"):
         return None
+    if (blind := preflight.credentials_refusal(decision.inputs, decision.provider)) is not None:
+        return blind
     offers = read_offers(list(decision.inputs.offers))
     cloud = _cloud(session, decision)
     try:

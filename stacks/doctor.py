@@ -201,8 +201,9 @@ def _launch(provider: str, home: Path, spec: Path) -> list[Finding]:
         plan = plan_for_stack(workload, load_catalog(), None, provider=provider, replan=False)
         inputs = inputs_of_plan(plan, workload)
         offers = read_offers(list(inputs.offers))
-        if (too_long := preflight.script_refusal(inputs)) is not None:
-            return [_refused(check, too_long)]
+        told = preflight.script_refusal(inputs) or preflight.credentials_refusal(inputs, provider)
+        if told is not None:
+            return [_refused(check, told)]
         cloud = open_cloud(provider, home, inputs.workload.get(provider))
         found = preflight.look(cloud, offers, inputs.root_bytes or ROOT_VOLUME_BYTES)
     except GpuprovError as error:
@@ -210,18 +211,18 @@ def _launch(provider: str, home: Path, spec: Path) -> list[Finding]:
     refused = preflight.refusal(found, offers)
     if refused is not None:
         return [_refused(check, refused)]
-    told: dict[tuple[str, str], Finding] = {}
+    shown: dict[tuple[str, str], Finding] = {}
     for one in found:
         name = f"{check}: {one.check}"
         if one.error is not None:
             fix = one.error.remedy or "another offer is tried instead"
-            told[name, one.error.message] = Finding(name, "warning", one.error.message, fix)
+            shown[name, one.error.message] = Finding(name, "warning", one.error.message, fix)
         elif one.unknown is not None:
-            told[name, one.unknown] = Finding(
+            shown[name, one.unknown] = Finding(
                 name, "warning", f"cannot be told: {one.unknown}", "nothing is refused for it"
             )
-    return list(told.values()) or (
-        [Finding(check, "ok", f"{len(found)} looks at its first offers found nothing")] if found else []
+    return list(shown.values()) or (
+        [Finding(check, "ok", f"{len(found)} looks at its first offers found nothing wrong")] if found else []
     )
 
 

@@ -12,7 +12,7 @@ from provisioner.units import decimal_string
 from stacks import foreign
 from stacks.inventory import Standing, object_document
 from stacks.outcome import Drift, Outcome
-from stacks.readiness import endpoint_of
+from stacks.readiness import endpoint_of, probe_of
 from stacks.state import StackState
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def outputs_document(state: StackState | None, ready: bool | None = None) -> dic
 
     Args:
         state: of the stack.
-        ready: whether its workload answers; ``None`` where that is not probed.
+        ready: whether its workload answers; ``None`` where that is not probed, or nobody could be asked: null for a workload
+            that has a probe.
     """
     outputs = state.outputs if state is not None else {}
     if not outputs:
@@ -52,7 +53,9 @@ def outputs_document(state: StackState | None, ready: bool | None = None) -> dic
     document["endpoint"] = document["endpoint"] or endpoint_of(state)
     if outputs.get("power") != InstanceState.RUNNING:
         ready = False  # whatever it answered before it was stopped
-    return document if ready is None else {**document, "ready": ready}
+    if ready is None and probe_of(state) is None:
+        return document  # running is all there is to tell
+    return {**document, "ready": ready}
 
 
 def up_document(applied: Applied, price_usd_per_hour: Decimal | None = None) -> dict[str, Any]:

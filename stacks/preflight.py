@@ -8,6 +8,8 @@ from typing import Protocol, runtime_checkable
 from provisioner.clouds.cloud import Cloud, Placement, Readiness
 from provisioner.errors import CredentialsError, GpuprovError, QuotaError, Rejected, UsageError
 from provisioner.node.packing import packed_user_data
+from provisioner.planner.node_credentials import remedy, unmet_needs, words
+from provisioner.workload.spec import Workload
 from stacks.program import ProgramInputs
 from stacks.provider.inputs import WantedVolume, read_offers
 from stacks.provider.node import boot_data
@@ -40,6 +42,18 @@ def script_refusal(inputs: ProgramInputs) -> UsageError | None:
         except Rejected as error:
             return UsageError(error.message, where=error.where, remedy=error.remedy)
     return None
+
+
+def credentials_refusal(inputs: ProgramInputs, provider: str) -> UsageError | None:
+    """Why a machine of AWS could not fetch what it starts: it would bill until its time to get ready is over.
+
+    An image of one's own may bring credentials along, so it is let through; ``plan`` warns of it all the same.
+    """
+    workload = Workload.from_document(dict(inputs.workload))
+    if provider != "aws" or (workload.aws is not None and workload.aws.image is not None):
+        return None
+    needs = unmet_needs(workload, provider)
+    return UsageError(words(needs, provider), remedy=remedy(needs, provider)) if needs else None
 
 
 def refusal(found: Sequence[Readiness], offers: Sequence[Placement]) -> GpuprovError | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from provisioner.planner.bill_notes import bill_notes
 from provisioner.planner.capabilities import stored_only
 from provisioner.planner.launch import launch_argv, why_not_auto
+from provisioner.planner.node_credentials import remedy, unmet_needs, words
 from provisioner.planner.ranking import Candidate
 from provisioner.planner.request import Request
 from provisioner.planner.search import Market
@@ -49,6 +50,7 @@ def plan_warnings(request: Request, market: Market, candidate: Candidate, fit: F
         *_work(request, candidate),
         *_bridge(request, candidate),
         *_start(request, candidate),
+        *_credentials(request, candidate),
     )
 
 
@@ -159,6 +161,13 @@ def _bridge(request: Request, candidate: Candidate) -> Iterator[str]:
             "run.command starts a container on a bridge network, and the metadata service answers one hop far only: "
             "it gets no credentials of the instance profile there; add --network host, or name the container in run.image"
         )
+
+
+def _credentials(request: Request, candidate: Candidate) -> Iterator[str]:
+    """What the machine could not read for want of credentials."""
+    cloud = candidate.offer.cloud
+    if needs := unmet_needs(request.workload, cloud):
+        yield f"{words(needs, cloud)}; {remedy(needs, cloud)}"
 
 
 def _work(request: Request, candidate: Candidate) -> Iterator[str]:

@@ -66,3 +66,21 @@ def test_a_start_that_user_data_cannot_hold_is_refused_before_anything_is_made()
     assert "user data on aws" in error.message
     assert preflight.script_refusal(replace(inputs, offers=offers[:1])) is None
     assert preflight.script_refusal(replace(inputs, workload={"version": 1, "task": "serve"})) is None
+
+
+def test_a_start_that_would_have_no_credentials_is_refused_on_aws_before_anything_is_made() -> None:
+    spec = {
+        "version": 1,
+        "name": "chat",
+        "task": "serve",
+        "model": {"id": "meta-llama/Llama-3.1-8B-Instruct", "source": "s3://bucket/llama"},
+        "run": "auto",
+    }
+    error = preflight.credentials_refusal(ProgramInputs(spec, ()), "aws")
+    assert error is not None
+    assert error.exit_code == 2
+    assert "model.source" in error.message
+    assert "aws.instance_profile" in (error.remedy or "")
+    for lets_through in ({"instance_profile": "gpu"}, {"image": "ami-0123456789abcdef0"}):
+        assert preflight.credentials_refusal(ProgramInputs({**spec, "aws": lets_through}, ()), "aws") is None
+    assert preflight.credentials_refusal(ProgramInputs(spec, ()), "sandbox") is None

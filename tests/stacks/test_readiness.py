@@ -12,6 +12,7 @@ import pytest
 from provisioner.clouds.cloud import InstanceState
 from provisioner.errors import TimedOut
 from stacks import readiness
+from stacks.documents import outputs_document
 from stacks.state import GPU_INSTANCE, ResourceState, StackState
 
 BOOT = '{"gpuprov": 1, "state": "boot", "why": "pulls the image"}'
@@ -67,6 +68,23 @@ def test_x4_a_machine_that_never_answers_is_ended_with_its_last_lines():
     waited_s = (cloud.at - datetime(2026, 11, 30, tzinfo=UTC)).total_seconds()
     assert f"which cost ${waited_s / 1000:.4f};" in raised.value.message
     assert cloud.ended == ["i-1"]
+
+
+@pytest.mark.parametrize(
+    ("run", "asked", "shown"),
+    [
+        ({"command": ["x"], "ports": [8000]}, True, True),
+        ({"command": ["x"], "ports": [8000]}, False, False),
+        ({"command": ["x"], "ports": [8000]}, None, None),  # an `up` that was cut off: nobody has seen it answer
+        (None, None, True),  # a bare machine runs: that is all there is to tell
+    ],
+)
+def test_a_workload_that_nobody_has_seen_answer_is_not_shown_as_ready(run, asked, shown):
+    whole = stack()
+    machine = whole.resources[0]
+    inputs = {"workload": {"task": "serve", **({"run": run} if run else {})}}
+    state = replace(whole, resources=(replace(machine, inputs=inputs, outputs={**machine.outputs, "ready": True}),))
+    assert outputs_document(state, asked)["ready"] is shown
 
 
 def test_keep_failed_keeps_it_and_a_dead_one_is_not_waited_for():
