@@ -91,7 +91,7 @@ def inputs_of_plan(
         disks=disks,
         tags=own_tags | {tags.SPEC_DIGEST: workload.digest},
         wait=wait,
-        node=node_document(plan, offers),
+        node=node_document(plan, offers) | ({"volumes": [disk.name for disk in disks]} if disks else {}),
     )
 
 

@@ -166,9 +166,9 @@ class Node:
 
     def end(self, why: str, state: str, limit_s: float = HOOK_S, **more: Any) -> None:
         """Run the hook, say it, and shut the operating system down; the cloud stops or terminates the machine by its setting."""
-        then = str(self.config.get("then") or "terminate")
+        then = self.config.get("then", "terminate")
         with suppress(OSError, ValueError):  # an edit of ``idle.then`` changes the machine and its tag, but for spot
-            then = then if self.config.get("spot") else self.machine.tags((THEN_TAG,))[0].get(THEN_TAG, then)
+            then = then if self.config.get("spot") else self.machine.tags([THEN_TAG])[0].get(THEN_TAG, then)
         worked = self.hook(limit_s)
         hook = {} if worked is None else {"hook": "done" if worked else "failed"}
         self.say(state=state, act=then, why=why, **hook, **more)
@@ -229,6 +229,17 @@ class Watch:
         if gate.flag.exists():  # of a watcher that was killed, or of the life before a stop
             gate.open()
         self.listener = Listener(gate, self._is_calm, _pause(node), node.hook, node.say)
+
+    def grow(self) -> None:
+        """Let the file systems of data disks that were made larger fill them, under the workload that goes on."""
+        path = self.node.machine.path
+        with suppress(OSError):
+            for link in path("/dev/disk/by-label").glob("gpuprov-*"):
+                if (
+                    f"{link.resolve()} " in path("/proc/mounts").read_text()
+                    and run_tool(["resize2fs", str(link)]) is None
+                ):
+                    self.node.say(state="boot", why=f"{link} cannot grow")
 
     def glance(self) -> None:
         """What cannot wait for the next look: the cloud's notice, and a request to drain."""
@@ -412,6 +423,7 @@ def watch(node: Node, looks: int | None = None) -> None:
                     loop.ready = True
                     loop.measured(float(start_s))
             loop.glance()
+            loop.grow()
             loop.look()
             while node.clock is None and (left_s := node.period_s - (time.monotonic() - begun)) > 0:
                 time.sleep(min(GLANCE_S, left_s))

@@ -100,7 +100,8 @@ class GpuInstances:
         if found.replaces and not is_over(state.power):
             self._check_room(state, values)
         if again is not None:
-            self.session.warn(urn, words(again, state.instance_id, state.power, _given(values)))
+            added = _added(before, values)
+            self.session.warn(urn, words(again, state.instance_id, state.power, _given(values), added))
         elif state.power is InstanceState.RUNNING and not found.replaces and (keys := _later(before, values)):
             self.session.warn(
                 urn, f"{', '.join(keys)}: the live machine learns of it when `up` next starts it (`stop`, then `up`)"
@@ -361,8 +362,13 @@ def _later(before: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
         return []
     # A disk is attached at once, and mounted by the boot script; a bare machine mounts none.
     mounts = now.get("run") is not None
-    added = [name for name in _names(values.get("volumes")) if name not in _names(before.get("volumes"))]
-    return [*later(was, now), *(f"data disk {name}" for name in added if mounts)]
+    return [*later(was, now), *(f"data disk {name}" for name in _added(before, values) if mounts)]
+
+
+def _added(before: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
+    """Data disks that the machine does not have yet; those that the plan names, where the inputs are not known yet."""
+    wanted = part(values, "node").get("volumes") or _names(values.get("volumes"))
+    return [name for name in wanted if isinstance(name, str) and name not in _names(before.get("volumes"))]
 
 
 def _root_speed(outputs: Mapping[str, Any]) -> DiskSpeed | None:

@@ -104,6 +104,8 @@ def run_digest(workload: Mapping[str, Any], node: Mapping[str, Any]) -> str:
         return tags.NONE
     ports = ports_of(workload)
     facts = [asdict(begun), ports, _probe(workload, ports), hook_of(workload), is_once(workload)]
+    if mounted := sorted(map(str, node.get("volumes") or ())):
+        facts.append(mounted)  # their sizes are left out: a disk grows under a workload that goes on
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 

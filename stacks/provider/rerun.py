@@ -6,7 +6,7 @@ change of its user data and its start, so that a cut at any moment is told from 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,19 +71,30 @@ def later(before: Mapping[str, Any], workload: Mapping[str, Any]) -> list[str]:
     return keys
 
 
-def words(found: Rerun, instance_id: str, power: InstanceState, given: Given) -> str:
-    """What will happen, and what it costs, in one line."""
+def words(found: Rerun, instance_id: str, power: InstanceState, given: Given, added: Sequence[str] = ()) -> str:
+    """What will happen, and what it costs, in one line.
+
+    Args:
+        found: what is to be done.
+        instance_id: to which machine.
+        power: its state.
+        given: what it should run.
+        added: data disks that it does not have yet.
+    """
     workload, facts = given
+    changed = "what the machine runs has changed"
+    if added:
+        changed += f" (with it: data disk {', '.join(added)}, mounted before the workload starts; files of the root disk at its place are hidden by it)"
     if found.refusal is not None:
         begin = (
-            f"what the machine runs has changed, and {found.refusal}: {instance_id} is ended and another one is made; "
+            f"{changed}, and {found.refusal}: {instance_id} is ended and another one is made; "
             "data disks stay, its root and local disks are lost"
         )
     elif power is InstanceState.STOPPED:
-        begin = f"what the machine runs has changed: {instance_id} is told so while it is stopped, and starts with it"
+        begin = f"{changed}: {instance_id} is told so while it is stopped, and starts with it"
     else:
         begin = (
-            f"what the machine runs has changed: {instance_id} is stopped, told so and started again, with its disks; "
+            f"{changed}: {instance_id} is stopped, told so and started again, with its disks; "
             "what lies on local NVMe, if it has any, is lost"
         )
     return f"{begin}{_work(workload, power)}{_pause(facts, power)}"

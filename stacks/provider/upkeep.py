@@ -74,13 +74,16 @@ class Upkeep:
         self.walk.group(self.instance.placement)
         if self.instance.state is InstanceState.PENDING and self.walk.waits:
             self._until_running()
+        if self.instance.state is InstanceState.STOPPING:
+            self.instance = self.session.watch.until_stopped(self.instance)
+        # Before the machine is stopped or started: a refusal leaves it as it is, and what it starts finds its disks.
+        self._attach_disks()
+        self._set_root_speed()
         self._tell_start()
         if self.inputs.power is Power.RUNNING:
             self._start()
-        self._attach_disks()
         if self.is_altered:
             self.session.cloud.put_right(self.instance.placement, self.instance.id, terms_of(self.inputs, self.state))
-        self._set_root_speed()
         self._set_shutdown()
         if self.inputs.power is Power.STOPPED:
             self._stop()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner import tags
+from provisioner.node.renew import program_of, wanted_files
 from tests.fakes.cloud import Crash
 from tests.fakes.mini_engine import program
 from tests.faults.codes import CODES
@@ -91,9 +92,16 @@ def _living(world: World, home: Path) -> None:
     world.cloud.clock.advance(timedelta(minutes=10))
 
 
+_SERVING = {**program()["workload"], "run": {"command": ["serve"], "ports": [8000]}}
+
+
+def _serving_without_disk(world: World, home: Path) -> None:
+    Controller(world, home, Pace(world)).up(program(workload=_SERVING))
+    world.cloud.clock.advance(timedelta(minutes=10))
+
+
 def _running_other(world: World, home: Path) -> None:
-    workload = {**program()["workload"], "run": {"command": ["serve"], "ports": [8000]}}
-    Controller(world, home, Pace(world)).up(program(disks=_DISKS, workload=workload))
+    Controller(world, home, Pace(world)).up(program(disks=_DISKS, workload=_SERVING))
     world.cloud.clock.advance(timedelta(minutes=10))
 
 
@@ -124,6 +132,7 @@ SCENES: Mapping[str, Scene] = {
         Scene("unchanged", _living, _up(), keeps_machine=True),
         Scene("replace", _living, _up(rootVolume="200GiB")),
         Scene("rerun", _running_other, _up(), keeps_machine=True),
+        Scene("disk", _serving_without_disk, _up(workload=_SERVING, node={"volumes": ["data"]}), keeps_machine=True),
         Scene("shutdown", _living, _up(workload=_TERMINATED), keeps_machine=True),
         Scene("lost", _lost, _up()),
         Scene("delete", _living, _down, leaves_machine=False),
@@ -263,6 +272,9 @@ def _require_whole(world: World, scene: Scene, before: list[str], disks: list[st
     if (then := machine.tags.get(tags.IDLE_THEN)) is not None:
         made = world.cloud.machines[machine.id].request.stop_on_shutdown
         assert world.cloud.shutdowns.get(machine.id, made) is (then == "stop"), "its tag says another end"
+    if scene.name == "disk":
+        files = wanted_files(program_of(world.cloud.user_data[machine.id].encode()))
+        assert b"VOLUMES='data=" in files["etc/gpuprov/run.env"][0], "the machine was not told of its disk"
     assert (then == "terminate") is (scene.name == "shutdown"), "the edit did not reach the machine"
     if scene.keeps_machine:
         assert [machine.id] == before, "a healthy machine was replaced"

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import jsonschema
 import pytest
 
 from provisioner.node.boot import HEAD, Start, user_data
+from provisioner.node.renew import program_of, renew
 from provisioner.node.toolkit import TOOLKIT_KEY, TOOLKIT_VERSION
 
 SCHEMA = Path(__file__).parent.parent / "data" / "cloud-init" / "schema-cloud-config-v1.json"
@@ -33,10 +35,9 @@ CONFIG = {"idle_after_s": 900, "ports": [8000], "ready": {"path": "/health", "po
 
 FAKES = {
     # Disks are lines "device type label size" in $RIG/disks.
-    "lsblk": 'echo disk; grep -q "^$(basename "$3") .* parted" "$RIG/disks" && echo part; exit 0',
     "blkid": """case "$1" in
 -L) awk -v l="$2" '$3==l {print "/dev/"$1; f=1} END {exit !f}' "$RIG/disks";;
-*) for d in "$@"; do :; done; awk -v d="$(basename "$d")" '$1==d && $2!="-" {print $2; f=1} END {exit !f}' "$RIG/disks";;
+-p) awk -v d="$(basename "$2")" '$1==d {f=1; r=$2=="-" && $3!="parted" ? 2 : $2=="sick" ? 4 : $2=="two" ? 8 : 0} END {exit f ? r : 4}' "$RIG/disks";;
 esac""",
     "blockdev": 'awk -v d="$(basename "$2")" \'$1==d {print $4}\' "$RIG/disks"',
     "mkfs.ext4": """for d in "$@"; do :; done; l=-; [ "$2" = -L ] && l=$3
@@ -44,7 +45,6 @@ awk -v d="$(basename "$d")" -v l="$l" '$1==d {$2="ext4"; $3=l} {print}' "$RIG/di
 echo "mkfs $(basename "$d") $l" >> "$RIG/calls\"""",
     "mount": 'echo "mount $1 ${2#$RIG}" >> "$RIG/calls"; echo "$2" >> "$RIG/mounted"',
     "mountpoint": 'grep -qx "$2" "$RIG/mounted" 2>/dev/null',
-    "resize2fs": "exit 0",
     "aws": 'echo "aws $*" >> "$RIG/calls"; case "$1" in secretsmanager) echo "hf_secret value";; esac',
     "gcloud": 'echo "gcloud $*" >> "$RIG/calls"',
     "hf": 'echo "hf $*" >> "$RIG/calls"',
@@ -178,11 +178,44 @@ def test_volumes_are_formatted_once_and_mounted_by_label(root):
 
 
 def test_a_disk_with_anything_on_it_is_never_formatted(root):
-    root.disks("nvme0n1 ext4 root 1", f"nvme1n1 xfs other {500 << 30}", f"nvme2n1 - parted {300 << 30}")
+    size = 500 << 30
+    root.disks(
+        "nvme0n1 ext4 root 1",
+        *(f"nvme1n{n} {kind} other {size}" for n, kind in enumerate(("xfs", "LVM2_member", "sick", "two"), 1)),
+        f"nvme2n1 - parted {300 << 30}",
+    )
     done = root.script("boot.sh")
     assert done.returncode != 0
     assert not any(call.startswith("mkfs") for call in root.calls)
     assert "volume data is not there" in root.console
+
+
+def test_a_disk_that_was_added_is_mounted_when_the_start_is_taken_over_and_the_others_are_left(tmp_path):
+    root = Root(tmp_path / "root", user_data(CONFIG, replace(START, volumes={"data": 500 << 30})))
+    root.disks(*DISKS[:2], DISKS[3], local=("nvme3n1",))
+    assert root.script("boot.sh").returncode == 0
+    root.disks("nvme0n1 ext4 root 1", f"nvme1n1 ext4 gpuprov-data {500 << 30}", *DISKS[2:], local=("nvme3n1",))
+    renew(root.folder, program_of(user_data(CONFIG, START).encode()), lambda *_: "")
+    root.reboot()
+    before = len(root.calls)
+    assert root.script("boot.sh").returncode == 0, root.console
+    done = root.calls[before:]
+    assert [call for call in done if call.startswith("mkfs")][:1] == ["mkfs nvme2n1 gpuprov-checkpoints"]
+    assert not any("mkfs nvme1n1" in call for call in done)
+    assert "mount LABEL=gpuprov-checkpoints /checkpoints" in done
+
+
+def test_an_empty_disk_is_not_taken_for_one_of_its_size_that_comes_later(tmp_path):
+    """Two disks of one size, the kept one attached last: formatted in its place, the empty one would hide it."""
+    size = 500 << 30
+    root = Root(tmp_path / "root", user_data(CONFIG, replace(START, volumes={"data": size, "checkpoints": size})))
+    root.disks("nvme0n1 ext4 root 1", f"nvme1n1 - - {size}")
+    assert root.script("boot.sh").returncode != 0
+    assert not any(call.startswith("mkfs") for call in root.calls)
+    assert "volume data is not there" in root.console
+    root.disks("nvme0n1 ext4 root 1", f"nvme1n1 - - {size}", f"nvme2n1 ext4 gpuprov-data {size}")
+    assert root.script("boot.sh").returncode == 0, root.console
+    assert [call for call in root.calls if call.startswith("mkfs")] == ["mkfs nvme1n1 gpuprov-checkpoints"]
 
 
 def test_data_is_fetched_by_a_tool_that_resumes(root):
@@ -281,6 +314,7 @@ HOST_TOOLS = (
     "mv",
     "rm",
     "seq",
+    "wc",
     "sleep",
     "tee",
     "touch",

@@ -560,3 +560,28 @@ def test_a_request_of_the_life_before_a_stop_is_none(make_bench):
     bench.rig.pass_time(7200)
     assert asked(bench, stale) == []
     assert rules_of(bench) == []
+
+
+def test_a_data_disk_that_grew_is_filled_under_the_workload_and_a_failure_is_told(make_bench):
+    bench = make_bench()
+    rig = bench.rig
+    rig.tool("resize2fs", '#!/bin/sh\necho "resize2fs $*" >> "$RIG/calls"\n[ ! -e "$RIG/refuses" ]\n')
+    disks = rig.folder / "dev"
+    rig.write("proc/mounts", f"{disks}/nvme1n1 /data ext4 rw 0 0\n{disks}/nvme2n1p1 /other ext4 rw 0 0\n")
+    links = disks / "disk/by-label"
+    links.mkdir(parents=True)
+    for number, name in enumerate(("data", "checkpoints"), 1):  # the second is not mounted: the boot script has it
+        rig.write(f"dev/nvme{number}n1", "")
+        (links / f"gpuprov-{name}").symlink_to(disks / f"nvme{number}n1")
+    bench.watch.grow()
+    assert [call for call in rig.calls if call.startswith("resize2fs")] == [f"resize2fs {links}/gpuprov-data"]
+    assert rig.lines == []
+    (rig.folder / "refuses").touch()
+    bench.watch.grow()
+    assert rig.lines[-1]["why"] == f"{links}/gpuprov-data cannot grow"
+
+
+def test_a_machine_without_data_disks_grows_nothing(make_bench):
+    bench = make_bench()
+    bench.watch.grow()
+    assert bench.rig.calls == []

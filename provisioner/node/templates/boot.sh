@@ -5,41 +5,37 @@ R=${GPUPROV_NODE_ROOT:-}
 say() { printf '{"gpuprov": 1, "state": "boot", "why": "%s"}\n' "$*" | tee -a "$R/dev/ttyS0" >/dev/null 2>&1 || true; }
 trap 'say "failed at line $LINENO: $BASH_COMMAND"' ERR
 set -a; . "$R/etc/gpuprov/run.env"; set +a
-mkdir -p "$R/data" "$R/checkpoints" "$R/scratch"
+mkdir -p "$R"/{data,checkpoints,scratch}
 
 disks() { # of a kind: persistent volumes, or local ones
-  local model
-  for d in "$R"/sys/block/nvme* "$R"/sys/block/sd* "$R"/sys/block/xvd*; do
-    [ -e "$d" ] || continue
-    model=$(cat "$d/device/model" 2>/dev/null || echo "Elastic Block Store")
-    case "$model" in *Instance\ Storage*) k=local ;; *) k=kept ;; esac
-    [ "$k" = "$1" ] && basename "$d"
+  for d in "$R"/sys/block/{nvme,sd,xvd}*; do
+    k=kept
+    grep -qs "Instance Storage" "$d/device/model" && k=local
+    [ -e "$d" ] && [ $k = $1 ] && basename "$d"
   done
   return 0
 }
-blank() { # no partition and no file system on it
-  ! lsblk -nro TYPE "/dev/$1" | grep -q part && [ -z "$(blkid -o value -s TYPE "/dev/$1" || true)" ]
+blank() { # 2: read, and neither a file system nor a partition table found; 8 would be several of them
+  blkid -p "/dev/$1" >/dev/null 2>&1
+  [ $? = 2 ]
 }
-volume() { # name, bytes: found by its label; the first blank disk of its size is formatted, once
-  local id="" d
+# Name, bytes: found by its label; the first blank disk of its size is formatted, once, and not before all disks are there: the one
+# that a late one is taken for would be made in its place.
+volume() {
   for _ in $(seq "${GPUPROV_WAIT:-150}"); do
-    id=$(blkid -L "gpuprov-$1" || true)
-    [ -n "$id" ] && break
-    for d in $(disks kept); do
-      if [ "$(blockdev --getsize64 "/dev/$d")" = "$2" ] && blank "$d"; then
+    blkid -L "gpuprov-$1" >/dev/null && break
+    [ $(disks kept | wc -l) -gt $(wc -w <<<$VOLUMES) ] && for d in $(disks kept); do # more: the root disk is one of them
+      if [ "$(blockdev --getsize64 "/dev/$d")" = $2 ] && blank "$d"; then
         say "formats $d as $1"
         mkfs.ext4 -q -L "gpuprov-$1" "/dev/$d"
-        id="/dev/$d"
         break 2
       fi
     done
     sleep "${GPUPROV_NAP:-2}"
   done
-  [ -n "$id" ] || { say "volume $1 is not there"; return 1; }
-  mountpoint -q "$R/$1" && return 0
+  blkid -L "gpuprov-$1" >/dev/null || { say "volume $1 is not there"; return 1; }
   grep -q "LABEL=gpuprov-$1 " "$R/etc/fstab" || echo "LABEL=gpuprov-$1 /$1 ext4 nofail,noatime 0 2" >> "$R/etc/fstab"
-  mount "LABEL=gpuprov-$1" "$R/$1"
-  resize2fs "$id" >/dev/null 2>&1 || true
+  mountpoint -q "$R/$1" || mount "LABEL=gpuprov-$1" "$R/$1"
 }
 for v in $VOLUMES; do volume "${v%%=*}" "${v#*=}"; done
 if ! mountpoint -q "$R/scratch"; then

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from provisioner import tags
-from provisioner.errors import CapacityError
+from provisioner.errors import CapacityError, Rejected
+from provisioner.node.config import config_of
+from provisioner.node.renew import program_of, wanted_files
 from stacks.provider.node import run_digest
 from stacks.provider.session import PartialFailure
 from tests.fakes.mini_engine import MiniEngine, engine, offer, program
@@ -34,6 +36,16 @@ def only(mini: MiniEngine) -> str:
     return machine.id
 
 
+def files_of(mini: MiniEngine, machine: str) -> dict[str, str]:
+    """What a machine that was told another start writes at its next boot."""
+    found = wanted_files(program_of(mini.cloud.user_data[machine].encode()))
+    return {name: content.decode() for name, (content, _) in found.items()}
+
+
+def command_of(mini: MiniEngine, machine: str) -> str:
+    return files_of(mini, machine)["etc/gpuprov/argv"].rstrip("\0")
+
+
 def test_the_same_machine_runs_the_new_start_with_one_stop_and_a_second_up_changes_nothing(home: Path) -> None:
     mini = engine(home)
     mini.up(running("old"))
@@ -47,7 +59,7 @@ def test_the_same_machine_runs_the_new_start_with_one_stop_and_a_second_up_chang
         if c.operation in ("stop_instance", "set_user_data", "start_instance")
     ]
     assert order == ["stop_instance", "set_user_data", "start_instance"]
-    assert "new" in mini.cloud.user_data[machine]
+    assert command_of(mini, machine) == "new"
     assert mini.outputs("gpu")["power"] == "running"
     assert mini.up(running("new")) == SAME
     assert mini.cloud.count("create_instance") == 1
@@ -133,7 +145,7 @@ def test_a_stopped_machine_is_told_and_started_without_another_stop(home: Path) 
     mini.up(running("new"))
     assert mini.cloud.count("stop_instance") == stops
     assert mini.outputs("gpu")["power"] == "running"
-    assert "new" in mini.cloud.user_data[only(mini)]
+    assert command_of(mini, only(mini)) == "new"
 
 
 def test_limits_that_the_machine_keeps_itself_are_told_to_come_later_and_come_with_the_next_start(home: Path) -> None:
@@ -147,7 +159,7 @@ def test_limits_that_the_machine_keeps_itself_are_told_to_come_later_and_come_wi
     assert mini.cloud.count("stop_instance") == 0
     mini.cloud.stop_instance(mini.cloud.living[0].placement, only(mini))
     mini.up(given)
-    assert '\\"spend_s\\": 144000' in mini.cloud.user_data[only(mini)]
+    assert config_of(mini.cloud.user_data[only(mini)])["spend_s"] == 144000
 
 
 def test_flags_of_the_plan_reach_the_machine_and_predictions_do_not_restart_it(home: Path) -> None:
@@ -215,7 +227,7 @@ def test_a_machine_that_a_cut_run_left_is_adopted_and_told(home: Path) -> None:
     mini.restart()
     mini.up(running("new"))
     assert only(mini) == machine
-    assert "new" in mini.cloud.user_data[machine]
+    assert command_of(mini, machine) == "new"
 
 
 def test_what_a_live_machine_does_not_take_over_at_once_is_said_and_only_once(home: Path) -> None:
@@ -229,4 +241,47 @@ def test_what_a_live_machine_does_not_take_over_at_once_is_said_and_only_once(ho
     assert "data disk data: the live machine learns of it when `up` next starts it" in said
     mini.told.clear()
     mini.up(given)
+    assert mini.told == []
+
+
+def test_a_data_disk_that_is_added_is_attached_first_and_mounted_with_one_stop_and_start(home: Path) -> None:
+    mini = engine(home)
+    mini.up(running())
+    machine = only(mini)
+    mini.cloud.calls.clear()
+    mini.told.clear()
+    given = running(disks={"data": "200GiB"}, node={"startS": 300, "offers": {}, "volumes": ["data"]})
+    mini.up(given)
+    assert only(mini) == machine
+    steps = ("attach_volume", "stop_instance", "set_user_data", "start_instance")
+    assert [c.operation for c in mini.cloud.calls if c.operation in steps] == list(steps)
+    assert files_of(mini, machine)["etc/gpuprov/run.env"].startswith(f"VOLUMES='data={200 * 2**30}'")
+    assert any("data disk data, mounted before the workload starts" in text for text in mini.told)
+    assert not any("learns of it" in text for text in mini.told)
+    mini.told.clear()
+    assert {kind for _, kind in mini.up(given)} == {"same"}
+    assert mini.told == []
+
+
+def test_a_disk_that_cannot_be_attached_leaves_the_machine_at_work(home: Path) -> None:
+    mini = engine(home)
+    mini.up(running())
+    mini.cloud.errors["attach_volume"].append((False, Rejected("AttachmentLimitExceeded")))
+    given = running(disks={"data": "200GiB"}, node={"startS": 300, "offers": {}, "volumes": ["data"]})
+    with pytest.raises(PartialFailure, match="AttachmentLimitExceeded"):
+        mini.up(given)
+    assert mini.cloud.count("stop_instance") == 0
+    mini.up(given)
+    assert mini.cloud.count("stop_instance") == 1
+    assert mini.outputs("gpu")["power"] == "running"
+
+
+def test_a_disk_that_grows_stops_nothing(home: Path) -> None:
+    mini = engine(home)
+    node = {"startS": 300, "offers": {}, "volumes": ["data"]}
+    mini.up(running(disks={"data": "200GiB"}, node=node))
+    mini.told.clear()
+    mini.up(running(disks={"data": "300GiB"}, node=node))
+    assert mini.cloud.count("stop_instance") == 0
+    assert [disk.volume.size_bytes for disk in mini.cloud.disks.values()] == [300 * 2**30]
     assert mini.told == []
