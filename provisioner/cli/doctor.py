@@ -31,7 +31,9 @@ def command(spec: Path | None, cloud: str | None, *, get_engine: bool, iam: str 
 
         commands = {purpose: list(names) for purpose, names in rights.COMMANDS.items()}
         document = {"schema": "gpuprov.iam/1", "cloud": iam, "commands": commands, "policies": rights.policies()}
-        click.echo(json.dumps({**document, "options": rights.options()}, indent=2))
+        click.echo(
+            json.dumps({**document, "options": rights.options(), "machine_role": rights.machine_role()}, indent=2)
+        )
         return
     from stacks.doctor import examine
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -42,8 +41,6 @@ class Journal:
     """What the commands of one test asked of the account. Safe to write from several threads."""
 
     def __init__(self) -> None:
-        self.calls: dict[str, set[str]] = defaultdict(set)
-        """Command -> actions."""
         self.refused: list[str] = []
         """Calls that the command's policy does not allow, in words."""
         self.used: set[Used] = set()
@@ -57,7 +54,6 @@ class Journal:
         found = [(ask, *self._judge(call, ask)) for ask in iam.asks(call, tags_of)]
         with self._lock:
             for ask, document, statements in found:
-                self.calls[call.agent].add(ask.action)
                 self.used.update((document, statement, ask.action) for statement in statements)
                 if not statements:
                     self.refused.append(f"`{call.agent}` makes {ask}, which the policy {document!r} does not allow")

@@ -113,6 +113,8 @@ TAG = "ec2:CreateTags"
 _BOUND = (CONSOLE, *CHANGE, *POWER, *END, *SWEEP, *END_STRAYS)
 """What is allowed on objects alone that carry the tag."""
 
+_VERSION = "2012-10-17"
+"""Of the policy language."""
 _DOCUMENTS = ("AWS-StartPortForwardingSession", "SSM-SessionManagerRunShell")
 
 PURPOSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -177,8 +179,23 @@ def options() -> dict[str, Any]:
     }
 
 
+def machine_role() -> dict[str, Any]:
+    """What the role of ``aws.instance_profile`` lets the machine do; statements that a spec does not need can be left out.
+
+    Source: Systems Manager user guide, "Create an IAM role with minimal Session Manager permissions".
+    """
+    channels = [f"ssmmessages:{verb}{kind}Channel" for verb in ("Create", "Open") for kind in ("Control", "Data")]
+    statements = [
+        _statement("AnswerSessions", ["ssm:UpdateInstanceInformation", *channels], ["*"]),
+        _statement("ListWhatIsFetched", ["s3:ListBucket"], ["arn:aws:s3:::BUCKET"]),
+        _statement("FetchDataAndWeights", ["s3:GetObject"], ["arn:aws:s3:::BUCKET/*"]),
+        _statement("ReadSecrets", ["secretsmanager:GetSecretValue"], ["SECRET"]),
+    ]
+    return {"Version": _VERSION, "Statement": statements}
+
+
 def _document(statements: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    return {"Version": "2012-10-17", "Statement": list(statements)} if statements else None
+    return {"Version": _VERSION, "Statement": list(statements)} if statements else None
 
 
 def _statements(purpose: str) -> list[dict[str, Any]]:

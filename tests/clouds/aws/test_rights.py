@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import boto3
 import pytest
@@ -13,6 +15,7 @@ from provisioner.clouds.aws import rights
 from provisioner.clouds.aws.cloud import AwsCloud
 from provisioner.clouds.aws.settings import AwsSettings
 from provisioner.clouds.cloud import Terms
+from provisioner.node import boot
 from provisioner.units import GIB, DiskSpeed
 from provisioner.vocabulary import CapacityType
 from tests.clouds.conftest import read_catalog_once
@@ -289,3 +292,18 @@ def test_doctor_prints_them(capsys):
     assert document["schema"] == "gpuprov.iam/1"
     assert set(document["policies"]) == set(document["commands"]) == set(rights.PURPOSES)
     assert set(document["options"]) == set(rights.options())
+
+
+def test_the_machines_role_has_what_its_start_asks_of_aws():
+    """Each call of the AWS CLI in the machine's scripts, and the rights that it needs."""
+    needs = {
+        ("s3", "sync"): {"s3:ListBucket", "s3:GetObject"},
+        ("secretsmanager", "get-secret-value"): {"secretsmanager:GetSecretValue"},
+    }
+    folder = Path(boot.__file__).parent / "templates"
+    text = "\n".join(path.read_text(encoding="utf-8") for path in folder.iterdir())
+    assert set(re.findall(r"\baws (\w+) ([a-z-]+)", text)) == set(needs)
+    allowed = {action for one in rights.machine_role()["Statement"] for action in one["Action"]}
+    shell = {action for action in allowed if action.startswith("ssm")}
+    assert len(shell) == 5
+    assert allowed - shell == set().union(*needs.values())
