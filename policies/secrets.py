@@ -152,7 +152,7 @@ def names_a_secret(name: str) -> bool:
     return any(word in _SECRET_WORDS for word in words) or any(pair in _SECRET_PAIRS for pair in pairwise(words))
 
 
-def is_plain_value(value: str) -> bool:
+def may_be_secret(value: str) -> bool:
     """Whether a value could be a secret at all: not a reference, a flag, a number or a placeholder."""
     return len(value) >= _VALUE_CHARACTERS_MIN and not re.fullmatch(_HARMLESS_VALUE, value.strip(), re.IGNORECASE)
 
@@ -161,7 +161,7 @@ def find_secret(name: str, value: str) -> Found | None:
     """The secret in a named value: by its shape, or a plain value under a name that promises one."""
     if shape := find_shape(value):
         return Found(shape, (value,))
-    if names_a_secret(name) and is_plain_value(value):
+    if names_a_secret(name) and may_be_secret(value):
         return Found("a plain value under a secret's name", (value,))
     return None
 
@@ -169,7 +169,7 @@ def find_secret(name: str, value: str) -> Found | None:
 def find_secret_in_text(text: str) -> Found | None:
     """The secrets in a script or a metadata value, also where it is packed in base64 or gzip."""
     for packed, form in unpacked(text):
-        named = [(name, value) for name, value in assignments(form) if names_a_secret(name) and is_plain_value(value)]
+        named = [(name, value) for name, value in assignments(form) if names_a_secret(name) and may_be_secret(value)]
         shape = find_shape(form)
         if shape or named:
             values = [match[0] for match in _shape().finditer(form)] + [value for _, value in named]
@@ -240,7 +240,7 @@ def _forms(value: str) -> Iterator[str]:
 
 def _redact_assignment(match: re.Match[str]) -> str:
     name, value = match["name"], match["value"]
-    if names_a_secret(name) and is_plain_value(value.strip("\"'")):
+    if names_a_secret(name) and may_be_secret(value.strip("\"'")):
         return match[0].replace(value, REDACTED)
     inner = value[1:-1]
     if value[0] in "\"'" and inner:

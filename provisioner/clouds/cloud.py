@@ -382,6 +382,10 @@ class Cloud(Protocol):
         """Data disks that carry all of ``tags`` in the regions of ``placements``, oldest first."""
         ...
 
+    def get_volume(self, placement: Placement, volume_id: str) -> Volume | None:
+        """The disk under an id, whatever tags it has; ``None`` where none shows."""
+        ...
+
     def attach_volume(self, placement: Placement, instance_id: str, volume_id: str) -> None:
         """Attach a disk of the machine's zone; attached to this machine already is fine."""
         ...

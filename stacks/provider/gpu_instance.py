@@ -253,7 +253,9 @@ class GpuInstances:
         if not unattached:
             return []
         found = self.session.cloud.find_volumes({tags.STACK_ID: state.stack_id}, [state.placement])
-        return sorted(unattached - {disk.id for disk in found})
+        missing = unattached - {disk.id for disk in found}
+        # Tags can be taken off by hand; the disk and its data are there all the same.
+        return sorted(one for one in missing if self.session.cloud.get_volume(state.placement, one) is None)
 
     def _health(self, urn: str, instance: Instance) -> str | None:
         """How a machine that runs is; where its cloud does not tell, that is said once."""

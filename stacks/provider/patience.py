@@ -126,6 +126,10 @@ class PatientCloud(Cloud):
         """As the protocol says."""
         return self._read(lambda: self.cloud.find_volumes(tags, placements))
 
+    def get_volume(self, placement: Placement, volume_id: str) -> Volume | None:
+        """As the protocol says."""
+        return self._read(lambda: self.cloud.get_volume(placement, volume_id))
+
     def attach_volume(self, placement: Placement, instance_id: str, volume_id: str) -> None:
         """As the protocol says."""
         self._ask(lambda: self.cloud.attach_volume(placement, instance_id, volume_id))

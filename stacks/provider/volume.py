@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from provisioner import tags
 from provisioner.catalog.disk_kinds import INCLUDED_SPEED
 from provisioner.clouds.cloud import Placement, Volume
 from provisioner.errors import Rejected, UsageError
 from provisioner.units import DiskSpeed
 from provisioner.vocabulary import CapacityType
-from stacks.provider.disks import lost_words, placement_of, refuse_to_shrink
-from stacks.provider.identity import Slot
+from stacks.provider.disks import lost_words, placement_of, refuse_to_shrink, volume_tags
+from stacks.provider.identity import Slot, owner_of
 from stacks.provider.inputs import (
     SPEED_CLOUDS,
+    UNKNOWN_OWNER,
     at,
     read_mapping,
     read_offers,
@@ -94,6 +96,8 @@ class Volumes:
             changed["offers"] = False
         if "workload" in known and self._settings(known) != before.get("cloudSettings"):
             changed["workload"] = False
+        if before.get("lacksTags"):
+            changed["workload"] = False
         return Difference(changed, stable=("stackId", "name", "provider"))
 
     def preview_create(self, news: Properties) -> Properties:
@@ -113,8 +117,10 @@ class Volumes:
     def update(self, urn: str, olds: Properties, news: Properties) -> Properties:
         """Grow the disk and give it its speed, if it exists; note where it is."""
         before, values = plain_map(olds), plain_map(news)
-        disk = self._find(urn, before, values)
+        disk = self._find(urn, before, values) or self._untagged(urn, before)
         size_bytes = at("size", values, read_size)
+        if disk is not None and _lacks_tags(disk):
+            disk = self._tagged(urn, values, disk)
         if disk is not None:
             is_changed = bool(before.get("speed")) or _is_other(before, values)
             bought = _speed(values) or (INCLUDED_SPEED if is_changed else None)
@@ -132,8 +138,12 @@ class Volumes:
         """
         before, values = plain_map(olds), plain_map(inputs)
         disk = self.session.disks.find_settled(self._slot(urn, values or before), _places(before, values))
+        if disk is None:
+            disk = self._untagged(urn, before)
         if disk is None and before.get("volumeId"):
             self.session.warn(urn, lost_words(str(before["volumeId"])))
+        if disk is not None and _lacks_tags(disk):
+            self.session.warn(urn, f"data disk {disk.id} has lost tags of ours; `up` writes them again")
         return Found(resource_id, self._outputs(inputs, disk), inputs)
 
     def delete(self, urn: str, olds: Properties) -> None:
@@ -149,6 +159,24 @@ class Volumes:
 
     def _find(self, urn: str, before: Mapping[str, Any], values: Mapping[str, Any]) -> Volume | None:
         return self.session.disks.find(self._slot(urn, values or before), _places(before, values))
+
+    def _untagged(self, urn: str, before: Mapping[str, Any]) -> Volume | None:
+        """The disk of the state under its id, where somebody has taken off the tags that it is found by; not one of another stack."""
+        bound = _bound(before)
+        if bound is None:
+            return None
+        disk = self.session.cloud.get_volume(bound, str(before["volumeId"]))
+        own = self._slot(urn, before).stack_id
+        return disk if disk is not None and disk.tags.get(tags.STACK_ID, own) == own else None
+
+    def _tagged(self, urn: str, values: Mapping[str, Any], disk: Volume) -> Volume:
+        """The disk with all tags of ours again; those that it still has stay."""
+        workload = values.get("workload")
+        spec = workload if isinstance(workload, Mapping) else {}
+        owner = owner_of(spec) or UNKNOWN_OWNER
+        written = {**volume_tags(self._slot(urn, values), spec, 1, owner, {}), **disk.tags}
+        self.session.cloud.set_tags(placement_of(disk), disk.id, written)
+        return replace(disk, tags=written)
 
     def _slot(self, urn: str, values: Mapping[str, Any]) -> Slot:
         own = Slot.of(urn, at("stackId", values, str), at("name", values, str))
@@ -183,6 +211,7 @@ class Volumes:
             "zone": disk.zone,
             "diskSize": disk.size_bytes,
         }
+        binding["lacksTags"] = _lacks_tags(disk)
         if disk.kind is not None:
             binding["diskSpeed"] = _words(disk.kind, disk.speed)
         if disk.speed is not None and (inputs.get("speed") is not None or disk.speed != INCLUDED_SPEED):
@@ -194,6 +223,11 @@ def _speed(values: Mapping[str, Any]) -> DiskSpeed | None:
     """What a disk is made to do beyond what is included, of inputs or outputs."""
     speed = at("speed", values, read_speed) if values.get("speed") else None
     return None if speed == INCLUDED_SPEED else speed
+
+
+def _lacks_tags(disk: Volume) -> bool:
+    """Whether somebody has taken off tags that every object of ours has."""
+    return not set(tags.REQUIRED) <= set(disk.tags)
 
 
 def _words(kind: str, speed: DiskSpeed | None) -> str:

@@ -217,6 +217,16 @@ def test_a_volume_is_found_by_tag_and_made_once(rig):
         rig.cloud.create_volume(replace(request, size_bytes=1 * GIB))
 
 
+def test_a_volume_is_found_by_its_id_whatever_its_tags(rig):
+    volume = rig.cloud.create_volume(rig.volume())
+    rig.wait()
+    found = rig.cloud.get_volume(rig.here, volume.id)
+    assert (found.id, found.size_bytes) == (volume.id, volume.size_bytes)
+    assert rig.cloud.get_volume(rig.here, "vol-0ffffffffffffffff") is None
+    rig.cloud.delete_volume(rig.here, volume.id)
+    assert rig.cloud.get_volume(rig.here, volume.id) is None
+
+
 def test_a_volume_survives_its_machine(rig):
     machine = rig.cloud.create_instance(rig.request())
     volume = rig.cloud.create_volume(rig.volume())

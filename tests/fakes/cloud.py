@@ -301,6 +301,14 @@ class FakeCloud(Cloud):
 
         return self._call("find_volumes", "", act)
 
+    def get_volume(self, placement: Placement, volume_id: str) -> Volume | None:
+        def act() -> Volume | None:
+            disk = self.disks.get(volume_id)
+            is_here = disk is not None and (disk.volume.cloud, disk.volume.region) == _region(placement)
+            return disk.volume if disk is not None and is_here and disk.visible_at <= self.clock.now else None
+
+        return self._call("get_volume", placement.key, act)
+
     def attach_volume(self, placement: Placement, instance_id: str, volume_id: str) -> None:
         def act() -> None:
             machine = self._existing(instance_id)

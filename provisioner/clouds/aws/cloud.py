@@ -160,6 +160,10 @@ class AwsCloud:
         """See ``Cloud.find_volumes``."""
         return self._storage.find(tags, placements)
 
+    def get_volume(self, placement: Placement, volume_id: str) -> Volume | None:
+        """See ``Cloud.get_volume``."""
+        return self._storage.get(placement, volume_id)
+
     def attach_volume(self, placement: Placement, instance_id: str, volume_id: str) -> None:
         """See ``Cloud.attach_volume``."""
         self._storage.attach(placement, instance_id, volume_id)

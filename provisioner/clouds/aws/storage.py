@@ -77,6 +77,13 @@ class Storage:
         found: list[Volume] = in_parallel(look, [region for region in wanted if region in reachable])
         return sorted(found, key=lambda volume: (volume.created_at, volume.id))
 
+    def get(self, placement: Placement, volume_id: str) -> Volume | None:
+        """See ``Cloud.get_volume``."""
+        try:
+            return self._get(placement.region, volume_id)
+        except NotFound:
+            return None
+
     def attach(self, placement: Placement, instance_id: str, volume_id: str) -> None:
         """See ``Cloud.attach_volume``."""
         volume = self._ready(placement.region, volume_id)

@@ -151,6 +151,11 @@ class SandboxCloud:
         """See ``Cloud.find_volumes``."""
         return self._api.perform(About("find_volumes"), lambda call: storage.find(call, tags, placements))
 
+    def get_volume(self, placement: Placement, volume_id: str) -> Volume | None:
+        """See ``Cloud.get_volume``."""
+        about = About("get_volume", placement.key, object_id=volume_id)
+        return self._api.perform(about, lambda call: storage.get(call, placement, volume_id))
+
     def attach_volume(self, placement: Placement, instance_id: str, volume_id: str) -> None:
         """See ``Cloud.attach_volume``."""
         about = About("attach_volume", placement.key, object_id=volume_id)

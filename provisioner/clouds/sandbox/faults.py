@@ -24,6 +24,7 @@ OPERATIONS = (
     "set_tags",
     "create_volume",
     "find_volumes",
+    "get_volume",
     "attach_volume",
     "grow_volume",
     "set_root_speed",

@@ -101,6 +101,14 @@ def find(call: Call, tags: Mapping[str, str], placements: Sequence[Placement]) -
     ]
 
 
+def get(call: Call, placement: Placement, volume_id: str) -> Volume | None:
+    """The disk with an id in the placement's region, if it shows."""
+    disk = load(call, volume_id)
+    if disk is None or (disk.cloud, disk.region) != (placement.cloud, placement.region):
+        return None
+    return view(disk) if disk.visible_us <= call.now_us else None
+
+
 def attach(call: Call, placement: Placement, instance_id: str, volume_id: str) -> None:
     """Attach a disk to a machine of its zone; attached there already is fine.
 

@@ -16,7 +16,7 @@ import pytest
 
 from provisioner.clouds.aws import terms
 from provisioner.clouds.cloud import Placement
-from provisioner.tags import OWNER
+from provisioner.tags import OWNER, RESOURCE, STACK_ID
 from provisioner.vocabulary import CapacityType
 from stacks.outcome import Drift, Outcome
 from stacks.progress import drift_lines
@@ -111,12 +111,13 @@ CASES = (
     Case("tag changed", lambda h: h.ec2.create_tags(Resources=[h.machine], Tags=[{"Key": "team", "Value": "ads"}]), "cloudTags.team is ads, was search"),
     Case("stopped", lambda h: h.ec2.stop_instances(InstanceIds=[h.machine]), "GpuInstance gpu is stopped, was running"),
     Case("detached", lambda h: h.ec2.detach_volume(VolumeId=h.data, InstanceId=h.machine, Device="/dev/sdf"), "volumeIds is none, was vol-"),
+    Case("data tags", lambda h: h.ec2.delete_tags(Resources=[h.data], Tags=[{"Key": STACK_ID}, {"Key": RESOURCE}]), "lacksTags is True, was False"),
     Case("data size", lambda h: h.ec2.modify_volume(VolumeId=h.data, Size=900), "diskSize is 900GiB, was 50GiB", False),
     Case("data speed", lambda h: h.ec2.modify_volume(VolumeId=h.data, Iops=9000, Throughput=500), "diskSpeed is gp3, 9000 IOPS, 500 MiB/s, was gp3, 3000 IOPS, 125 MiB/s"),
     Case("data kind", lambda h: h.ec2.modify_volume(VolumeId=h.data, VolumeType="io2", Iops=4000), "diskSpeed is io2, was gp3"),
 )  # fmt: skip
 
-LATER = ("root kind", "data kind", "tag changed", "detached", "stopped")
+LATER = ("data tags", "root kind", "data kind", "tag changed", "detached", "stopped")
 """Changed in a round of their own, since another change of the same thing is in the first."""
 HERE = Placement("aws", "us-east-1", None, "g6.xlarge", CapacityType.ON_DEMAND)
 

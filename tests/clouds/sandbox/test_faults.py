@@ -149,6 +149,7 @@ def test_every_operation_can_fail(box, operation):
         "set_tags": (box.here, machine.id, {"a": "b"}),
         "create_volume": (box.volume("volume-2"),),
         "find_volumes": ({}, [box.here]),
+        "get_volume": (box.here, volume.id),
         "attach_volume": (box.here, machine.id, volume.id),
         "grow_volume": (box.here, volume.id, 2**45),
         "set_root_speed": (box.here, machine.id, DiskSpeed(3000, 250)),
