@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from provisioner.catalog.disk_kinds import INCLUDED_SPEED
 from provisioner.clouds.cloud import ROOT_SPEED, ForeignChange, Inspection, Terms
 from provisioner.clouds.sandbox import instances, machines, spans
 from provisioner.clouds.sandbox.call import Call
@@ -60,6 +59,9 @@ def put_right(call: Call, machine: Machine, terms: Terms) -> None:
 
 
 def _changes(machine: Machine, terms: Terms) -> Iterator[ForeignChange]:
+    # Brings the catalog's readers along, which a start of the sandbox does without.
+    from provisioner.catalog.disk_kinds import INCLUDED_SPEED
+
     asked = terms.placement
     if asked is not None and asked.instance_type != machine.instance_type:
         undo = f"gpuprov sandbox alter {machine.id} --instance-type {asked.instance_type}"
