@@ -7,12 +7,12 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from provisioner.errors import CredentialsError, EngineMissing, GpuprovError
+from provisioner.errors import EngineMissing, GpuprovError
 from stacks.engine.find import find_engine
 
 PROGRAMS = ("pulumi-resource-gpuprov", "gpuprov-policy")
@@ -27,7 +27,7 @@ class Finding:
     found: str
     fix: str | None = None
     exit_code: int = GpuprovError.exit_code
-    """What ``doctor`` ends with where this alone is broken: 3 for credentials, the cause's own for a launch, else unclassified."""
+    """What ``doctor`` ends with where this alone is broken: the cause's own, as the other commands end with it, else unclassified."""
 
 
 @runtime_checkable
@@ -203,14 +203,14 @@ def _launch(provider: str, home: Path, spec: Path) -> list[Finding]:
         offers = read_offers(list(inputs.offers))
         told = preflight.script_refusal(inputs) or preflight.credentials_refusal(inputs, provider)
         if told is not None:
-            return [_refused(check, told)]
+            return [_broken(check, told)]
         cloud = open_cloud(provider, home, inputs.workload.get(provider))
         found = preflight.look(cloud, offers, inputs.root_bytes or ROOT_VOLUME_BYTES)
     except GpuprovError as error:
-        return [_refused(check, error)]
+        return [_broken(check, error)]
     refused = preflight.refusal(found, offers)
     if refused is not None:
-        return [_refused(check, refused)]
+        return [_broken(check, refused)]
     shown: dict[tuple[str, str], Finding] = {}
     for one in found:
         name = f"{check}: {one.check}"
@@ -233,12 +233,6 @@ def _tried(check: str, look: Callable[[], str]) -> Finding:
         return _broken(check, error)
 
 
-def _refused(check: str, error: GpuprovError) -> Finding:
-    """A launch that would be refused, with the exit code that ``preview`` and ``up`` end with."""
-    return replace(_broken(check, error), exit_code=error.exit_code)
-
-
 def _broken(check: str, error: GpuprovError, fix: str = "see the message") -> Finding:
     found = f"{error.where}: {error.message}" if error.where else error.message
-    code = error.exit_code if isinstance(error, CredentialsError) else GpuprovError.exit_code
-    return Finding(check, "broken", found, error.remedy or fix, code)
+    return Finding(check, "broken", found, error.remedy or fix, error.exit_code)

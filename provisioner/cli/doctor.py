@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from provisioner.cli import settings
-from provisioner.cli.failure import DocumentedFailure
-from provisioner.errors import GpuprovError
+from provisioner.cli.failure import DocumentedFailure, error_document
+from provisioner.errors import GpuprovError, UsageError
+
+if TYPE_CHECKING:
+    from stacks.doctor import Finding
 
 _MARKS = {"ok": "ok     ", "warning": "warning", "broken": "broken "}
 
@@ -42,19 +47,32 @@ def command(spec: Path | None, cloud: str | None, *, get_engine: bool, iam: str 
 
         find_engine(settings.say)
     findings = examine(settings.current().home, cloud or settings.default_cloud(), spec)
+    error = _error(findings)
     if output == "json":
         items = [{"check": f.check, "state": f.state, "found": f.found, "fix": f.fix} for f in findings]
-        click.echo(json.dumps({"schema": "gpuprov.doctor/1", "checks": items}, indent=2, ensure_ascii=False))
+        report: dict[str, Any] = {"schema": "gpuprov.doctor/1", "checks": items}
+        report |= {"error": error_document(error)} if error is not None else {}
+        click.echo(json.dumps(report, indent=2, ensure_ascii=False))
     else:
         for finding in findings:
             click.echo(f"{_MARKS[finding.state]}  {finding.check}: {finding.found}")
             if finding.fix:
                 click.echo(f"         fix: {finding.fix}")
-    broken = [finding for finding in findings if finding.state == "broken"]
-    if broken:
-        error = GpuprovError(
-            f"broken: {', '.join(finding.check for finding in broken)}", remedy="mend each as its fix says"
-        )
-        codes = {finding.exit_code for finding in broken}
-        error.exit_code = codes.pop() if len(codes) == 1 else error.exit_code
+    if error is not None:
         raise DocumentedFailure(error)
+
+
+def _error(findings: Sequence[Finding]) -> GpuprovError | None:
+    """What is broken, with the exit code of CONTRACTS section 3: a wrong set-up or spec first, else the cause if it is one."""
+    broken = [finding for finding in findings if finding.state == "broken"]
+    if not broken:
+        return None
+    error = GpuprovError(
+        f"broken: {', '.join(finding.check for finding in broken)}", remedy="mend each as its fix says"
+    )
+    codes = {finding.exit_code for finding in broken}
+    if UsageError.exit_code in codes:
+        error.exit_code = UsageError.exit_code
+    elif len(codes) == 1:
+        error.exit_code = codes.pop()
+    return error

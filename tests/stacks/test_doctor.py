@@ -147,15 +147,17 @@ def test_a_home_in_a_folder_that_may_not_be_entered_is_broken(
     assert found(doctor.examine(tmp_path / "closed" / "home", "sandbox"), "home").state == "broken"
 
 
-def test_something_broken_is_one_error_line_and_exit_1(
+def test_something_broken_is_one_error_line_with_its_code(
     home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GPUPROV_PULUMI", str(tmp_path / "nothing"))
     for form in ("json", "table"):
-        assert run(["doctor", "--format", form]) == 1
+        assert run(["doctor", "--format", form]) == 2, "no engine and no way to get it"
         out, err = capsys.readouterr()
         assert err == "error: broken: engine; mend each as its fix says\n"
         if form == "json":
+            error = json.loads(out)["error"]
+            assert (error["schema"], error["code"]) == ("gpuprov.error/1", 2)
             states = {check["check"]: check["state"] for check in json.loads(out)["checks"]}
             assert states["engine"] == "broken"
     assert "--get-engine" not in out, "what a variable names cannot be fetched"
@@ -180,4 +182,15 @@ def test_missing_credentials_alone_are_exit_3(
     assert run(["doctor", "--cloud", "aws"]) == 3
     assert "error: broken: cloud aws" in capsys.readouterr().err
     monkeypatch.setenv("GPUPROV_PULUMI", str(tmp_path / "nothing"))
-    assert run(["doctor", "--cloud", "aws"]) == 1
+    assert run(["doctor", "--cloud", "aws"]) == 2, "a wrong set-up comes before credentials"
+
+
+def test_a_spec_that_cannot_be_read_is_exit_2_also_without_credentials(
+    home: Path, engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for cloud, named in (("sandbox", "broken: spec"), ("aws", "broken: cloud aws, spec")):
+        assert run(["doctor", str(tmp_path / "no.yaml"), "--cloud", cloud]) == 2
+        assert named in capsys.readouterr().err
