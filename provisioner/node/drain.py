@@ -35,6 +35,7 @@ class Gate:
         self.ports = ports
         self.flag = flag
         self._run = run
+        self.is_shut = False
 
     def unready(self) -> None:
         """Let readiness probes fail: balancers stop sending."""
@@ -43,15 +44,22 @@ class Gate:
             self.flag.write_text("draining\n")
 
     def close(self) -> bool:
-        """Refuse new connections; whether that worked for every port. Those that are open stay."""
-        done = [self._rule("-I", port) for port in self.ports]
-        return all(done)
+        """Refuse new connections; whether that worked for every port. Those that are open stay.
+
+        A door that is shut is left as it is: of two rules, opening would take one away.
+        """
+        if not self.is_shut:
+            done = [self._rule("-I", port) for port in self.ports]
+            self.is_shut = all(done)
+        return self.is_shut
 
     def open(self) -> None:
         """Take requests again."""
         for port in self.ports:
             self._rule("-D", port)
-        self.flag.unlink(missing_ok=True)
+        self.is_shut = False
+        with suppress(OSError):  # not there, or a disk that cannot be written any more
+            self.flag.unlink()
 
     def _rule(self, verb: str, port: int) -> bool:
         refuse = ["-p", "tcp", "--syn", "--dport", str(port), "-j", "REJECT", "--reject-with", "tcp-reset"]

@@ -77,6 +77,9 @@ def renew(root: Path, program: bytes, run: Callable[[list[str], float], Any]) ->
     fresh = [_beside(root / name, *files[name]) for name in changed]
     mark.parent.mkdir(parents=True, exist_ok=True)
     mark.touch()
+    run(
+        ["sync"], TOOL_S
+    )  # a rename may reach the disk before what it renames: a watcher without content would arm nothing
     _forget_fetched(root, files.get("etc/gpuprov/run.env", (b"", 0))[0])
     for path in fresh:
         path.replace(path.with_suffix(""))

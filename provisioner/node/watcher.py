@@ -167,7 +167,8 @@ class Node:
     def end(self, why: str, state: str, limit_s: float = HOOK_S, **more: Any) -> None:
         """Run the hook, say it, and shut the operating system down; the cloud stops or terminates the machine by its setting."""
         then = self.config.get("then", "terminate")
-        with suppress(OSError, ValueError):  # an edit of ``idle.then`` changes the machine and its tag, but for spot
+        # An edit of ``idle.then`` changes the machine and its tag, but for spot; nothing keeps the machine from its end.
+        with suppress(Exception):
             then = then if self.config.get("spot") else self.machine.tags([THEN_TAG])[0].get(THEN_TAG, then)
         worked = self.hook(limit_s)
         hook = {} if worked is None else {"hook": "done" if worked else "failed"}
@@ -188,7 +189,7 @@ def tick(node: Node) -> Switch:
     try:
         tags, date = node.machine.tags((EXPIRY_TAG, LEASE_TAG))
         found: Mapping[str, str] | None = tags
-    except OSError:
+    except Exception:  # noqa: BLE001 - whatever answers there, time goes on
         found, date = None, None
     limits = limits_of(node.config)
     now = node.wall_s() if date is None else date
@@ -226,8 +227,7 @@ class Watch:
         self.after_s = node.config.get("idle_after_s")
         self.idle_tag = str(node.config.get("idle_tag") or "")
         gate = Gate(node.machine.ports, node.state / "draining", run_tool)
-        if gate.flag.exists():  # of a watcher that was killed, or of the life before a stop
-            gate.open()
+        gate.open()  # what a watcher that was killed has shut, though a full disk kept no flag of it
         self.listener = Listener(gate, self._is_calm, _pause(node), node.hook, node.say)
 
     def grow(self) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
+from typing import Any
 
-from provisioner.node.drain import Gate, drain
+import pytest
+
+from provisioner.node.drain import DRAIN_TAG, Gate, Listener, drain
 
 
 class Server:
@@ -99,3 +103,57 @@ def test_without_ports_one_more_look_decides(tmp_path):
     gate = Gate((), tmp_path / "draining", lambda words: None)
     assert drain(gate, lambda: True, lambda: None)
     assert not drain(gate, lambda: False, lambda: None)
+
+
+class Wall:
+    """The kernel's rules: each insertion adds one, each deletion takes one away or fails."""
+
+    def __init__(self) -> None:
+        self.rules: list[str] = []
+
+    def run(self, words: list[str]) -> str | None:
+        port = words[words.index("--dport") + 1]
+        if words[1] == "-I":
+            self.rules.append(port)
+        elif port in self.rules:
+            self.rules.remove(port)
+        else:
+            return None
+        return ""
+
+
+def listener(gate: Gate, said: list[dict[str, Any]], *, is_calm: bool = True) -> Listener:
+    return Listener(gate, lambda: is_calm, lambda: None, lambda _: None, lambda **facts: said.append(facts))
+
+
+def test_a_second_request_while_the_door_is_shut_leaves_no_rule_behind_when_both_are_taken_back(tmp_path: Path) -> None:
+    """Found by reading: the second request put up a second rule, and the door stayed shut for good behind the first."""
+    wall, said = Wall(), []
+    one = listener(Gate((8000, 8001), tmp_path / "draining", wall.run), said)
+    for second in (0, 30):
+        one.hear({DRAIN_TAG: f"2026-12-01T00:00:{second:02}Z"}, float(second), 1796083200.0 + second)
+    assert [fact["state"] for fact in said] == ["drained", "drained"]
+    assert sorted(wall.rules) == ["8000", "8001"]
+    one.hear({}, 60.0, 1796083260.0)
+    assert wall.rules == []
+    assert not (tmp_path / "draining").exists()
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_door_opens_though_its_flag_cannot_be_written_or_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_kept: bool
+) -> None:
+    wall = Wall()
+    gate = Gate((8000,), tmp_path / "draining", wall.run)
+    if is_kept:
+        gate.unready()
+
+    def readonly(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "unlink", readonly)
+    monkeypatch.setattr(Path, "write_text", readonly)
+    gate.unready()
+    assert gate.close()
+    gate.open()
+    assert wall.rules == []

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 from datetime import UTC, datetime, timedelta
+from http.client import BadStatusLine
 
 import pytest
 
 from provisioner.node import watcher
 from provisioner.node.idleness import Rules
+from provisioner.node.sensors import Machine
 from provisioner.node.watcher import GLANCE_S, HOOK_S
 
 LAPTOP = "0A0B0C0D"
@@ -458,7 +460,10 @@ def hour(bench) -> str:
 
 
 def rules_of(bench) -> list[str]:
-    return [call.split()[1] for call in bench.rig.calls if call.startswith("iptables")]
+    """What was done to the door since the watcher began, which opens it."""
+    first, *others = [call.split()[1] for call in bench.rig.calls if call.startswith("iptables")]
+    assert first == "-D"
+    return others
 
 
 def test_a_request_to_drain_closes_the_door_runs_the_hook_and_is_answered_once(make_bench):
@@ -585,3 +590,24 @@ def test_a_machine_without_data_disks_grows_nothing(make_bench):
     bench = make_bench()
     bench.watch.grow()
     assert bench.rig.calls == []
+
+
+def test_a_watcher_that_begins_opens_a_door_that_a_killed_one_left_shut_on_a_full_disk(make_bench):
+    bench = make_bench(ports=[8000])
+    assert not (bench.node.state / "draining").exists()
+    assert any(call.startswith("iptables -D INPUT -p tcp --syn --dport 8000") for call in bench.rig.calls)
+
+
+def test_the_dead_man_ends_it_though_what_answers_for_the_metadata_service_speaks_no_http(make_bench, monkeypatch):
+    bench = make_bench(lifetime_s=100)
+
+    def garbled(*_: object) -> None:
+        raise BadStatusLine("\x00")
+
+    monkeypatch.setattr(Machine, "tags", garbled)
+    watcher.tick(bench.node)
+    assert not bench.rig.is_off
+    bench.rig.pass_time(200)
+    bench.rig.environment()
+    watcher.tick(bench.node)
+    assert bench.rig.is_off
