@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -49,6 +50,21 @@ def test_e8_k_refusals_cost_k_calls_and_no_waiting(home: Path, full: int) -> Non
     assert mini.cloud.offers_asked() == [key(entry) for entry in MANY[: full + 1]]
     assert mini.cloud.clock.now == begin
     assert len(mini.cloud.groups) == min(full + 1, 5)
+
+
+OWN_S_MAX = 0.1
+"""Our own time for an offer that is refused, as promised; CPU seconds, so that a busy host does not count."""
+
+
+def test_an_offer_that_is_refused_costs_little_time_of_our_own(home: Path) -> None:
+    spent: dict[int, float] = {}
+    for full in (0, 24):
+        mini = engine(home / str(full))
+        mini.cloud.no_capacity = {key(entry) for entry in MANY[:full]}
+        begin = process_time()
+        mini.up(program(offers=MANY, wait="created"))
+        spent[full] = process_time() - begin
+    assert (spent[24] - spent[0]) / 24 < OWN_S_MAX
 
 
 def test_no_capacity_anywhere_names_every_offer_and_makes_nothing(home: Path) -> None:
