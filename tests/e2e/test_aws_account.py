@@ -9,10 +9,16 @@ from tests.fakes import aws_rules
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
-EXTRA = """\
-placement: {regions: [us-east-1], instance_types: [g6.xlarge]}
-storage: {data: 50GiB}
+SPEC = """\
+version: 1
+name: demo
+task: finetune
+model: {id: meta-llama/Llama-3.1-8B-Instruct}
+training:
+  {method: full, sharding: auto, sequence_tokens: 4096, tokens: 500M, checkpoint: {every: 5m, resumable: true}}
+placement: {regions: [us-east-1], instance_types: [p5.48xlarge], capacity: on-demand}
 """
+"""Checkpoints so often that a faster disk is worth its money."""
 OTHER = "210987654321"
 
 
@@ -43,7 +49,7 @@ def renew(fake):
 
 
 def test_other_credentials_and_expired_ones_never_make_a_stack_look_gone(fake, tmp_path):
-    bench = Bench(tmp_path / "bench", extra=EXTRA)
+    bench = Bench(tmp_path / "bench", spec=SPEC)
     expire_after(fake, "RunInstances")
     cut = up(bench)
     assert cut.code == 3, cut.err
@@ -69,6 +75,22 @@ def test_other_credentials_and_expired_ones_never_make_a_stack_look_gone(fake, t
     healed = up(bench)
     assert healed.code == 0, healed.err
     assert alive() == made == [healed.document["outputs"]["instance_id"]]
+
+    (disk_id,) = healed.document["outputs"]["volume_ids"]
+    disk = aws_rules.backend("us-east-1").volumes[disk_id]
+    (bought,) = [call.parameters for call in fake.of("CreateVolume")]
+    planned = bench.run("plan", str(bench.spec), "--format", "json").document["storage"]
+    (item,) = [one for one in planned if one["name"] == "checkpoints"]
+    assert item["throughput_mib_per_s"] > 125
+    assert (bought["Iops"], bought["Throughput"]) == (str(item["iops"]), str(item["throughput_mib_per_s"]))
+    assert (disk.iops, disk.throughput) == (item["iops"], item["throughput_mib_per_s"])
+    bench.spec.write_text(SPEC.replace("every: 5m", "every: 2h"))
+    edited = up(bench)
+    assert edited.code == 0, edited.err
+    assert edited.document["outputs"]["volume_ids"] == [disk_id]
+    assert alive() == made
+    assert (disk.iops, disk.throughput) == (3000, 125)  # in place, by one call
+    assert [call.parameters["VolumeId"] for call in fake.of("ModifyVolume")] == [disk_id]
 
     expire_after(fake, "TerminateInstances")
     stopped = bench.down()
