@@ -10,11 +10,11 @@ from provisioner.clouds.cloud import ForeignChange, Instance, Terms
 from stacks import foreign
 from stacks.provider import node, shutdown
 from stacks.provider.asked import Asked, asked
-from stacks.provider.failover import access
 from stacks.provider.identity import Slot
 from stacks.provider.inputs import InstanceInputs, at, read_mapping
 from stacks.provider.machine import generation_of
 from stacks.provider.machine_state import Group, MachineState
+from stacks.provider.offers import access
 from stacks.provider.recovery import places_of
 from stacks.provider.session import Session
 from stacks.provider.values import Properties, plain_map, wrap_map

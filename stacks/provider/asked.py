@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from provisioner.clouds.cloud import Instance, Placement
-from stacks.provider.failover import ROUNDS_MAX, image_of
+from stacks.provider.failover import ROUNDS_MAX
 from stacks.provider.identity import Slot
 from stacks.provider.inputs import LaunchFacts
 from stacks.provider.machine import covers
+from stacks.provider.offers import image_of
 
 
 @dataclass(frozen=True, slots=True)

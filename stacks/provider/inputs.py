@@ -54,7 +54,7 @@ class LaunchFacts:
     image: Mapping[str, str]
     owner: str
     avoid: tuple[str, ...] = ()
-    """Pools (``failover.pool``) that took a machine back, the longest ago first."""
+    """Pools (``offers.pool``) that took a machine back, the longest ago first."""
 
 
 @dataclass(frozen=True, slots=True)

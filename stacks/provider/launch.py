@@ -15,7 +15,7 @@ from provisioner.errors import NotFound, Rejected, UsageError
 from provisioner.vocabulary import CapacityType
 from stacks.provider import journal, lifetime
 from stacks.provider.asked import placement_asked
-from stacks.provider.failover import PERMIT, image_of, pool
+from stacks.provider.failover import PERMIT
 from stacks.provider.gpu_instance import checked_root_volume
 from stacks.provider.identity import Slot, owner_of
 from stacks.provider.inputs import (
@@ -42,6 +42,7 @@ from stacks.provider.machine import (
     regions,
 )
 from stacks.provider.node import run_digest
+from stacks.provider.offers import image_of, pool
 from stacks.provider.recovery import KIND, places_of
 from stacks.provider.session import Checked, Created, Difference, Found, Session, cloud_settings, echo, settings_output
 from stacks.provider.values import UNKNOWN, Properties, has_unknown, plain_map, wrap_map

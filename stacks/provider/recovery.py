@@ -9,11 +9,12 @@ from datetime import datetime
 from provisioner.clouds.cloud import Instance, InstanceState, Placement
 from provisioner.errors import NotFound, Rejected
 from stacks.provider.disks import Zone, move_steps
-from stacks.provider.failover import ADOPTED, PERMIT, Failover, image_of, ordered
+from stacks.provider.failover import ADOPTED, PERMIT, Failover
 from stacks.provider.identity import Slot
 from stacks.provider.inputs import InstanceInputs
 from stacks.provider.journal import Note, Stage
 from stacks.provider.machine import VISIBILITY, Wanted, covers, is_over, live, reasons_for_new
+from stacks.provider.offers import image_of, ordered
 from stacks.provider.rerun import Live, rerun
 from stacks.provider.session import Session
 

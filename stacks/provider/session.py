@@ -13,9 +13,9 @@ from provisioner.clouds.cloud import Placement
 from provisioner.errors import GpuprovError, UsageError
 from stacks.failures import Attempt
 from stacks.provider.disks import Disks
-from stacks.provider.failover import catalog_quota_family
 from stacks.provider.lifeline import Lifeline
 from stacks.provider.machine import Watch
+from stacks.provider.offers import catalog_quota_family
 from stacks.provider.patience import PatientCloud
 from stacks.provider.values import Properties, plain_map, replaced
 

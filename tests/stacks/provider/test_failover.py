@@ -20,8 +20,9 @@ from provisioner.errors import (
 )
 from provisioner.vocabulary import CapacityType
 from stacks.provider import node
-from stacks.provider.failover import ROUNDS_MAX, access, catalog_quota_family, ordered, pool
+from stacks.provider.failover import ROUNDS_MAX
 from stacks.provider.machine import VISIBILITY
+from stacks.provider.offers import access, catalog_quota_family, ordered, pool
 from stacks.provider.patience import TRIES
 from stacks.provider.session import ProviderFailure
 from tests.fakes.mini_engine import MiniEngine, engine, offer, program
