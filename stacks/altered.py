@@ -39,6 +39,6 @@ def refuse_altered(stack: str, inputs: ProgramInputs, seen: Outcome) -> None:
         raise Rejected(
             f"somebody has changed {there.get('instanceId')} into what the spec does not allow:"
             f" {'; '.join(foreign.words(change) for change in changes)}; nothing was changed",
-            remedy=f"undo it ({undo}), have another machine made (`gpuprov down {stack} --keep-data`, then"
+            remedy=f"undo it: {undo}; or have another machine made (`gpuprov down {stack} --keep-data`, then"
             " `up`; data disks stay), or allow it in the spec",
         )

@@ -35,7 +35,7 @@ _PROTECTIONS = {
 }
 _ATTRIBUTES = ("disableApiTermination", "disableApiStop", "instanceInitiatedShutdownBehavior")
 """What ``DescribeInstances`` does not tell; one call each."""
-_ANOTHER = "cannot be changed on a machine that is there"
+_ANOTHER = "no call changes that on a machine that is there: it takes another one"
 _LARGER = "a disk does not shrink; it costs more as long as it is there"
 
 
