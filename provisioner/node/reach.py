@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import subprocess
 import time
 import urllib.error
@@ -84,7 +85,7 @@ def run_bounded(arguments: list[str], timeout_s: float) -> tuple[int | None, str
     try:
         shown = process.communicate(timeout=timeout_s)[0]
     except subprocess.TimeoutExpired:
-        process.kill()
+        os.killpg(process.pid, 9)  # what it started itself goes on holding a GPU, or its output
     else:
         return process.returncode, shown
     if process.stdout is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import signal
 import socket
 import socketserver
 import subprocess
@@ -11,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -73,18 +75,29 @@ def test_a_tool_that_ignores_its_kill_is_left_behind_and_not_started_twice(tmp_p
             type(self).started += 1
             super().__init__(*arguments, **options)
 
-        def kill(self):
-            pass
-
+    kill = os.killpg
     monkeypatch.setattr(reach.subprocess, "Popen", Stuck)
+    monkeypatch.setattr(reach.os, "killpg", lambda group, number: None)
     monkeypatch.setattr(reach, "_STUCK", {})
     tool = ["sleep", "30"]
     assert reach.run_bounded(tool, 0.1) == (None, "")
     assert reach.run_bounded(tool, 0.1) == (None, "")
     assert Stuck.started == 1
     left = reach._STUCK[tuple(tool)]
-    super(Stuck, left).kill()
+    kill(left.pid, signal.SIGKILL)
     left.wait()
+
+
+def test_what_a_hook_has_started_is_killed_with_it(tmp_path):
+    script = 'exec 9>"$0"; flock 9; sleep 300 & wait'
+    assert reach.run_bounded(["sh", "-c", script, str(tmp_path / "held")], 0.5) == (None, "")
+    with (tmp_path / "held").open("w") as held:
+        for _ in range(100):
+            with suppress(BlockingIOError):
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            time.sleep(0.05)
+    raise AssertionError("its child lives on")
 
 
 def test_a_driver_that_hangs_is_unknown_and_takes_no_watcher_along(make_bench, monkeypatch):

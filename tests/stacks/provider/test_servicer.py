@@ -58,7 +58,11 @@ def test_texts_for_people_and_for_gpuprov(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def run(call: Any) -> Any:
-    return asyncio.run(call)
+    loop = asyncio.new_event_loop()  # `asyncio.run` would leave the thread without a loop, which programs in tests need
+    try:
+        return loop.run_until_complete(call)
+    finally:
+        loop.close()
 
 
 @pytest.fixture
