@@ -228,7 +228,7 @@ class Watch:
         self.idle_tag = str(node.config.get("idle_tag") or "")
         gate = Gate(node.machine.ports, node.state / "draining", run_tool)
         gate.open()  # what a watcher that was killed has shut, though a full disk kept no flag of it
-        self.listener = Listener(gate, self._is_calm, _pause(node), node.hook, node.say)
+        self.listener = Listener(gate, self._is_calm, _pause(node), self._hook, node.say)
 
     def grow(self) -> None:
         """Let the file systems of data disks that were made larger fill them, under the workload that goes on."""
@@ -263,8 +263,14 @@ class Watch:
         self.idle_tag = tag
         self.rules = replace(self.rules, window_s=self.after_s or self.rules.window_s)
 
+    def _hook(self, limit_s: float) -> bool | None:
+        """The hook of a drain; where the cloud's notice came in between it has just run, and must not write over what it wrote."""
+        return None if self.noticed else self.node.hook(limit_s)
+
     def _is_calm(self) -> bool:
-        """Whether nothing works at this moment, by the same judgement as ever."""
+        """Whether nothing works at this moment, by the same judgement as ever; a drain does not outlast the cloud's notice."""
+        if self._is_interrupted():
+            return True
         now_s = self.node.now_s()
         self.memory, seen = decide(self.memory, now_s, self.node.machine.read(now_s), self.rules)
         return seen.state in (QUIET, IDLE)

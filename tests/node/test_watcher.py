@@ -9,9 +9,11 @@ from http.client import BadStatusLine
 import pytest
 
 from provisioner.node import watcher
+from provisioner.node.drain import CAUSE_TAG, DRAIN_TAG, OVER_AGE
 from provisioner.node.idleness import Rules
 from provisioner.node.sensors import Machine
 from provisioner.node.watcher import GLANCE_S, HOOK_S
+from provisioner.tags import format_time
 
 LAPTOP = "0A0B0C0D"
 ACTIVE = "ActiveState=active\nSubState=running\nResult=success\nExecMainCode=0\n"
@@ -358,6 +360,24 @@ def test_p18_an_interruption_notice_runs_the_hook_once_within_the_notice(make_be
     bench.looks(3)
     assert (bench.rig.folder / "hook").read_text() == "run\n"
     assert [line.get("hook") for line in bench.rig.lines] == [None, "done"]
+
+
+def test_an_interruption_during_a_drain_runs_the_hook_at_once_and_once(make_bench, monkeypatch):
+    """The drain of a machine whose time is over waits for work in flight, up to longer than the notice lasts."""
+    bench = make_bench(hook=["sh", "-c", "echo run >> $RIG/hook"])
+    bench.rig.gpu(90, watts=500)
+    told_at = iter(["", "", "terminate"])
+
+    def pause() -> None:
+        bench.rig.metadata.action = next(told_at)
+
+    monkeypatch.setattr(bench.watch.listener, "pause", pause)
+    bench.rig.metadata.tags |= {DRAIN_TAG: format_time(datetime.fromtimestamp(bench.rig.metadata.now_s, UTC))}
+    bench.rig.metadata.tags |= {CAUSE_TAG: OVER_AGE}
+    bench.watch.glance()
+    assert list(told_at) == [], "three pauses, and no more"
+    assert (bench.rig.folder / "hook").read_text() == "run\n"
+    assert [line["state"] for line in bench.rig.lines] == ["interrupted", "interrupted", "drained"]
 
 
 def test_x3_a_rebalance_recommendation_alone_drains_nothing(make_bench):
