@@ -7,7 +7,7 @@ import base64
 import lzma
 from collections import Counter
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 
@@ -60,10 +60,15 @@ def packed_watcher(files: Mapping[str, str] | None = None) -> str:
     words = [*chain.from_iterable((files or {}).items()), watcher_source()]
     # A word of the user's may hold any character: the first one tells which of them stands between the words.
     between = next(sign for sign in map(chr, range(1, 0xD800)) if not any(sign in word for word in words))
-    packed = lzma.compress((between + between.join(words)).encode(), lzma.FORMAT_ALONE, filters=[LZMA])
-    text = base64.b64encode(packed).decode()
+    text = _compressed(between + between.join(words))
     unpack = "t=lzma.decompress(base64.b64decode(open(__file__).read().split('#')[-1])).decode()"
     return f"import base64,lzma\n{unpack}\nexec(t.split(t[0])[-1])\n#{text}"
+
+
+@lru_cache(maxsize=16)
+def _compressed(text: str) -> str:
+    """As base64. An update asks for the same start several times, and packing takes 10 ms."""
+    return base64.b64encode(lzma.compress(text.encode(), lzma.FORMAT_ALONE, filters=[LZMA])).decode()
 
 
 def _refuse_twins(body: list[str]) -> None:
